@@ -34,7 +34,7 @@ def conversation(format: str, count: int) -> list[dict[str, Any]]:
     if format == "openai":
         return messages
     typed = [
-        Message(branch=1, position=position, role=draft.role, parts=draft.parts, format=draft.format, created_at=0)
+        Message(branch=1, position=position, role=draft.role, parts=draft.parts, format=draft.format, created_at_ms=0)
         for position, draft in enumerate(formats.read(messages), 1)
     ]
     return formats.write(typed, format)

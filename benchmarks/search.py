@@ -35,7 +35,7 @@ def main() -> None:
     path = store_from_arguments(__doc__)
     with recollect.open(path) as store:
         before, started = os.path.getsize(path), time.perf_counter()
-        count = store.index()
+        count = store.maintenance.index()
         print(f"indexed {count:,} messages in {time.perf_counter() - started:.0f} s")
         print(f"file size after / before indexing: {os.path.getsize(path) / before:.2f}")
         _searches(store)
@@ -68,7 +68,7 @@ def _appends() -> float:
                 sessions[name].append(turn, format="openai")
                 times[name].append(time.perf_counter() - started)
             if number % _INDEX_INTERVAL == 0:
-                indexed_store.index()
+                indexed_store.maintenance.index()
         indexed_store.close()
         plain_store.close()
         return statistics.median(times["indexed"]) / statistics.median(times["plain"])

@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     with recollect.open(options.file) as file, recollect.open(options.url) as server:
         for store in (file, server):
-            store.index()
+            store.maintenance.index()
         if options.lists or not options.search:
             _lists((file, server))
         if options.search or not options.lists:

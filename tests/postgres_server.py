@@ -184,7 +184,8 @@ def _group() -> int:
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
-    "settings", "pins", "search_index", "search_titles", "search_terms", "commits", "watchers",
+    "records", "pins", "search_index", "search_titles", "search_terms", "commits", "watchers",
+    "message_versions", "session_labels",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def to_messages(drafts: list[Draft]) -> list[Message]:
             parts=decode_as(tuple[Part, ...], encode(draft.parts)),
             format=draft.format,
             native=decode(encode(draft.native)),
-            created_at=0,
+            created_at_ms=0,
         )
         for position, draft in enumerate(drafts, 1)
     ]

@@ -24,9 +24,8 @@ COMMENT = "# Generated from store_async/{module}.py. Change that file, then run:
 TEXTS = {
     "Tasks may share a store": "Threads may share a store",
     "when an awaited method returns": "when a method returns",
-    " Enter it with `async with`, or await it: changes from then on are\n        reported.": "",
-    " Await it, in any\n        event loop. Without a running event loop, the call itself closes the store, and"
-    " awaiting it does nothing.": "",
+    "\n\n        Enter it with `async with`, or await it: changes from then on are reported.": "",
+    "\n\n        Await it, in any event loop. Without a running event loop, the call itself closes the store.": "",
     ", or await it.": ".",
     "Another task may call this": "Another thread may call this",
 }

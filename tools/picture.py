@@ -92,7 +92,7 @@ def fill(path: str) -> None:
     with recollect.open(path) as store:
         report = export.read(store, io.BytesIO(b"".join(json.dumps(record).encode() + b"\n" for record in records)))
         assert not report.bad, report.bad
-        store.set_last_session("web:release")
+        store.records.put("agent.state", "last_session", "web:release")
 
 
 def release() -> list[dict[str, Any]]:

@@ -1,124 +1,60 @@
-"""Recollect stores every conversation between a person and an AI agent, and returns it unchanged."""
+"""Recollect stores every conversation between a person and an AI agent, and returns it unchanged.
+
+This module has the names that most programs use. recollect.errors has all errors, recollect.types all other public
+types, and recollect.formats the functions for messages of providers.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from recollect import errors, formats
 from recollect.errors import (
-    AmbiguousFormat,
-    AmbiguousName,
-    ApprovalNotFound,
-    BotRejected,
-    BranchNotFound,
-    CompactionConflict,
-    CompactionNotFound,
     Conflict,
-    CopyConflict,
-    Corrupted,
-    DiskFull,
-    FileExists,
-    ImportConflict,
-    IndexDamaged,
-    InvalidConfig,
     InvalidValue,
     KeyReused,
-    LimitReached,
     MessageNotFound,
-    ModelError,
-    ModelNotConfigured,
-    NetworkFileSystem,
-    NotADatabase,
     NotFound,
-    NotSupported,
     RecollectError,
-    SchemaTooNew,
     SessionBusy,
     SessionExists,
-    SessionHasForks,
     SessionInTrash,
     SessionNotFound,
-    SessionTakenOver,
+    StaleRecord,
     StaleRevision,
     StoreClosed,
     StoreError,
     StoreLocked,
-    StoreReadOnly,
     StoreUnavailable,
-    ToolCallAnswered,
-    ToolCallNotFound,
     TurnClosed,
     TurnExists,
-    TurnNotFound,
-    UnknownFormat,
 )
-from recollect.model.compaction import Compaction
 from recollect.model.message import (
     AttachmentPart,
     DataPart,
     Draft,
-    Format,
     Message,
     ReasoningPart,
-    Repair,
     TextPart,
     ToolCall,
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.model.search import Hit
-from recollect.model.session import Branch, Change, Snapshot
-from recollect.store import Session, Store, Stream, Turn, open
+from recollect.store import Session, Store, Turn, open
 
 if TYPE_CHECKING:
+    from recollect import types
     from recollect.export.copying import copy
-    from recollect.history.compaction import CompactionPolicy
-    from recollect.model.reports import (
-        Backup,
-        CopyReport,
-        Difference,
-        Finding,
-        Findings,
-        OptimizeReport,
-        Owners,
-        PrunedSession,
-        PruneReport,
-        Space,
-        Stats,
-        Tally,
-        ToolStats,
-    )
-    from recollect.model.session import ArriveResult, Presence
     from recollect.store.backups import check_backup, restore
-    from recollect.store.watch import Watch
-    from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn, open_async
-    from recollect.store_async.watch import AsyncWatch
+    from recollect.store_async import AsyncSession, AsyncStore, AsyncTurn, open_async
 
 __version__ = "0.1.0"
 
 # Public names that few programs use, with their modules. Each is loaded on first use: asyncio alone costs 40 ms.
 _LAZY_NAMES = {
-    "ArriveResult": "model.session",
     "AsyncSession": "store_async",
     "AsyncStore": "store_async",
-    "AsyncStream": "store_async",
     "AsyncTurn": "store_async",
-    "AsyncWatch": "store_async.watch",
-    "Backup": "model.reports",
-    "CompactionPolicy": "history.compaction",
-    "CopyReport": "model.reports",
-    "Difference": "model.reports",
-    "Finding": "model.reports",
-    "Findings": "model.reports",
-    "OptimizeReport": "model.reports",
-    "Presence": "model.session",
-    "Owners": "model.reports",
-    "PruneReport": "model.reports",
-    "PrunedSession": "model.reports",
-    "Space": "model.reports",
-    "Stats": "model.reports",
-    "Tally": "model.reports",
-    "ToolStats": "model.reports",
-    "Watch": "store.watch",
     "check_backup": "store.backups",
     "copy": "export.copying",
     "open_async": "store_async",
@@ -129,103 +65,54 @@ _LAZY_NAMES = {
 if not TYPE_CHECKING:  # a type checker that sees it would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Load a name of _LAZY_NAMES on first use."""
+        """Load the module `types`, or a name of _LAZY_NAMES, on first use."""
+        if name == "types":
+            return __import__("recollect.types", fromlist=["types"])
         if name in _LAZY_NAMES:
             return getattr(__import__(f"recollect.{_LAZY_NAMES[name]}", fromlist=[name]), name)
         raise AttributeError(f"module 'recollect' has no attribute {name!r}")
 
 
 __all__ = [
-    "AmbiguousFormat",
-    "AmbiguousName",
-    "ApprovalNotFound",
-    "ArriveResult",
     "AsyncSession",
     "AsyncStore",
-    "AsyncStream",
     "AsyncTurn",
-    "AsyncWatch",
     "AttachmentPart",
-    "Backup",
-    "BotRejected",
-    "Branch",
-    "BranchNotFound",
-    "Change",
-    "Compaction",
-    "CompactionConflict",
-    "CompactionNotFound",
-    "CompactionPolicy",
     "Conflict",
-    "CopyConflict",
-    "CopyReport",
-    "Corrupted",
     "DataPart",
-    "Difference",
-    "DiskFull",
     "Draft",
-    "FileExists",
-    "Finding",
-    "Findings",
-    "Format",
-    "Hit",
-    "ImportConflict",
-    "IndexDamaged",
-    "InvalidConfig",
     "InvalidValue",
     "KeyReused",
-    "LimitReached",
     "Message",
     "MessageNotFound",
-    "ModelError",
-    "ModelNotConfigured",
-    "NetworkFileSystem",
-    "NotADatabase",
     "NotFound",
-    "NotSupported",
-    "OptimizeReport",
-    "Owners",
-    "Presence",
-    "PruneReport",
-    "PrunedSession",
     "ReasoningPart",
     "RecollectError",
-    "Repair",
-    "SchemaTooNew",
     "Session",
     "SessionBusy",
     "SessionExists",
-    "SessionHasForks",
     "SessionInTrash",
     "SessionNotFound",
-    "SessionTakenOver",
-    "Snapshot",
-    "Space",
+    "StaleRecord",
     "StaleRevision",
-    "Stats",
     "Store",
     "StoreClosed",
     "StoreError",
     "StoreLocked",
-    "StoreReadOnly",
     "StoreUnavailable",
-    "Stream",
-    "Tally",
     "TextPart",
     "ToolCall",
-    "ToolCallAnswered",
-    "ToolCallNotFound",
     "ToolCallPart",
     "ToolResultPart",
-    "ToolStats",
     "Turn",
     "TurnClosed",
     "TurnExists",
-    "TurnNotFound",
-    "UnknownFormat",
-    "Watch",
     "check_backup",
     "copy",
+    "errors",
+    "formats",
     "open",
     "open_async",
     "restore",
+    "types",
 ]

@@ -56,6 +56,6 @@ def read_session(path):
         with recollect.open(path) as store:
             session = store.get_session(session_id)
             assert session is not None
-            return session.messages(), session.turns(), session.tool_calls(), session
+            return session.messages(), session.turns.list(), session.tools.list(), session
 
     return read

@@ -202,7 +202,7 @@ async def test_stop_while_an_approval_is_pending(make_paying_agent, record, read
         assert await approvals.pending_approval(conversation.session) is None
     _, turns, tool_calls, _ = read_session("cli:a")
     assert [turn.status for turn in turns] == ["cancelled"]
-    assert [call.status for call in tool_calls] == ["canceled"]
+    assert [call.status for call in tool_calls] == ["cancelled"]
     assert record.runs == []
 
 
@@ -212,8 +212,8 @@ async def test_the_lease_is_renewed_while_an_approval_is_pending(make_paying_age
         conversation = await agent.conversation("cli:a")
         run = asyncio.create_task(collect_events(conversation, "Pay Eve"))
         await wait_for_approval(conversation.session)
-        first = (await conversation.session.turns())[0].lease_until_at
-        while (await conversation.session.turns())[0].lease_until_at <= first + 100:
+        first = (await conversation.session.turns.list())[0].lease_until_at_ms
+        while (await conversation.session.turns.list())[0].lease_until_at_ms <= first + 100:
             await asyncio.sleep(0.01)
         await approvals.answer(conversation.session, "once")
         assert (await run)[-1].status == "completed"

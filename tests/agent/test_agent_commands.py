@@ -9,6 +9,7 @@ import pytest
 from scripted import Scripted, reply
 
 from recollect.agent import commands
+from recollect.agent.last_session import read_last_session
 from recollect.model.title import file_name
 from recollect_conformance.examples import assistant, tool_call_message, tool_result_message
 
@@ -119,7 +120,7 @@ async def test_new_keeps_an_empty_session_with_a_chosen_id(open_conversation):
 async def test_a_session_rewound_to_its_start_is_not_empty(open_conversation):
     async with open_conversation() as conversation:
         store = conversation.session.store
-        empty_session, rewound_session = await store.create_session(), await store.create_session()
+        empty_session, rewound_session = await store.session(), await store.session()
         await rewound_session.append({"role": "user", "content": "an answer never came, so it has no title"})
         await rewound_session.rewind(0)
         assert not await commands.keep_unless_empty(empty_session)
@@ -163,7 +164,7 @@ async def test_resume_by_id_title_and_prefix(open_conversation, name):
         await conversation.session.store.session("cli:b", title="Titled")
         assert not (await commands.run(conversation, f"/resume {name}")).failed
         assert conversation.session.id == "cli:b"
-        assert (await conversation.session.store.last_session()).id == "cli:b"
+        assert await read_last_session(conversation.session.store) == conversation.session
 
 
 async def test_resume_without_a_session_opens_the_picker(open_conversation):
@@ -224,7 +225,7 @@ async def test_rewind_returns_the_message_and_keeps_the_later_ones(open_conversa
         assert await conversation.session.messages() == []
         await conversation.ask("say new")
         assert texts(await conversation.session.messages()) == ["say new", "new"]
-        await conversation.session.switch(1)
+        await conversation.session.branches.switch(1)
         assert len(await conversation.session.messages()) == 6
         assert (await commands.run(conversation, "/rewind 1.2")).action == "moved"
         assert texts(await conversation.session.messages()) == ["say one", "one"]
@@ -302,7 +303,7 @@ async def test_compact(open_conversation):
     async with open_conversation() as conversation:
         await conversation.ask("say four")
         assert not (await commands.run(conversation, "/compact")).failed
-        assert len(await conversation.session.compactions()) == 1
+        assert len(await conversation.session.compactions.list()) == 1
 
 
 async def test_export(open_conversation, tmp_path):

@@ -50,5 +50,5 @@ async def test_an_open_store_and_a_loaded_configuration_are_used(write_config, t
         async with agent:
             await agent.ask("hello", "cli:two")
         assert (await store.session("cli:two", create=False)).message_count == 2
-    with pytest.raises(recollect.InvalidConfig):
+    with pytest.raises(recollect.errors.InvalidConfig):
         agent_from_config(":memory:")

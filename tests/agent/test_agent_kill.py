@@ -41,7 +41,7 @@ def has_partial_answer(session):
 
 
 def has_running_tool(session):
-    return [call.status for call in session.tool_calls()] == ["running"]
+    return [call.status for call in session.tools.list()] == ["running"]
 
 
 async def test_killed_while_an_answer_streams(path, make_agent, read_session):
@@ -61,7 +61,7 @@ async def test_killed_while_an_answer_streams(path, make_agent, read_session):
 async def test_killed_while_a_tool_runs(path, make_agent, read_session):
     kill_conversation(path, "call slow_tool {}", "tool", has_running_tool)
     with recollect.open(path) as store:
-        (tool_call,) = store.get_session("cli:killed").tool_calls()  # pyright: ignore[reportOptionalMemberAccess]
+        (tool_call,) = store.get_session("cli:killed").tools.list()  # pyright: ignore[reportOptionalMemberAccess]
         assert tool_call.status == "running"
     pydantic_ai = pytest.importorskip("pydantic_ai.models.function")
     request = []

@@ -133,7 +133,7 @@ class TestEndings:
                     conversation.stop()
             messages, (turn,), (tool_call,), _ = read_session("cli:a")
             assert [m.role for m in messages] == ["user", "assistant", "tool"]
-            assert tool_call.status == "canceled"
+            assert tool_call.status == "cancelled"
             assert turn.status == "cancelled"
             await conversation.ask("Again")
         assert [m.role for m in model.histories[1]] == ["user", "assistant", "tool", "user"]
@@ -486,7 +486,7 @@ async def test_compaction_when_the_window_is_nearly_full(make_agent):
         )
         await conversation.ask("newest")
         assert "summary" in model.tasks
-        assert len(await conversation.session.compactions()) == 1
+        assert len(await conversation.session.compactions.list()) == 1
     assert any("scripted summary" in str(m.parts) for m in model.histories[0])
 
 
@@ -495,12 +495,14 @@ async def test_compaction_follows_the_policy(make_agent, excess, compactions):
     model = Scripted()
     async with make_agent(model, compact=True, instructions="x", count_tokens=lambda _: 0) as agent:
         conversation = await agent.conversation("cli:a")
-        full = next(n for n in range(conversation.budget) if recollect.CompactionPolicy().due(n, conversation.budget))
+        full = next(
+            n for n in range(conversation.budget) if recollect.types.CompactionPolicy().due(n, conversation.budget)
+        )
         sizes = [full + excess, 0, 0, 0, 0, 0]
         messages = [{"role": "user", "parts": [{"kind": "text", "text": "old"}], "tokens": size} for size in sizes]
         await conversation.session.append(messages, format="recollect")
         await conversation.ask("newest")
-        assert len(await conversation.session.compactions()) == compactions
+        assert len(await conversation.session.compactions.list()) == compactions
 
 
 async def test_waiting_for_a_busy_session_is_not_a_store_failure(path, make_agent, monkeypatch):

@@ -96,7 +96,7 @@ def test_a_tool_result_round_trips(path, content):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "status"), [("success", "success"), ("failed", "error"), ("interrupted", "canceled")]
+    ("outcome", "status"), [("success", "success"), ("failed", "error"), ("interrupted", "cancelled")]
 )
 def test_status_of_a_tool_result(outcome, status):
     part = ToolReturnPart(tool_name="look", content="x", tool_call_id="c1", outcome=outcome)

@@ -18,9 +18,9 @@ class StoreFailure:
     """Make the operations of a store fail while `on` is set, except for the first `after` of them."""
 
     def __init__(self, store, after=0):
-        self._store, self._run, self.after, self.on = store, store.run, after, True
+        self._store, self._run, self.after, self.on = store, store._run, after, True
         self.tries = 0
-        store.run = self.run
+        store._run = self.run
 
     def run(self, op):
         self.after -= 1
@@ -162,7 +162,7 @@ async def test_buffered_messages_keep_their_creation_time(make_agent, read_sessi
         await asyncio.sleep(0.5)
         failure.on = False
         assert await conversation._recorder.drain(60)
-    assert all(m.created_at <= answer_time for m in read_session("cli:a")[0])
+    assert all(m.created_at_ms <= answer_time for m in read_session("cli:a")[0])
 
 
 async def test_after_resuming_another_session_only_its_history_is_sent(make_agent):
@@ -182,13 +182,13 @@ async def test_a_hanging_store_does_not_block_the_answer(make_agent, monkeypatch
 
     async with make_agent(Scripted(reply("Hi"))) as agent:
         conversation = await agent.conversation("cli:a")
-        run, release = agent.store.run, asyncio.Event()
+        run, release = agent.store._run, asyncio.Event()
 
         async def run_after_release(op):
             await release.wait()
             return await run(op)
 
-        agent.store.run = run_after_release
+        agent.store._run = run_after_release
         events = await collect_events(conversation, "Hello")
         assert events[-1].text == "Hi"
         release.set()

@@ -29,20 +29,22 @@ def document(url, **more):
 
 def hostile_messages(url):
     """Return hostile messages of every kind that an import can contain, each with a local address or a hidden text."""
-    prompt = {"part_kind": "user-prompt", "content": ["INJECTED", document(f"{url}/admin.txt")]}
-    system = {"part_kind": "system-prompt", "content": "INJECTED"}
-    call = ToolCallPart(call_id="c1", tool="look", arguments={}, native={"tool_name": "INJECTED", "args": "INJECTED"})
+    prompt = {"part_kind": "user-prompt", "content": ["INJECTION_KEY", document(f"{url}/admin.txt")]}
+    system = {"part_kind": "system-prompt", "content": "INJECTION_KEY"}
+    call = ToolCallPart(
+        call_id="c1", tool="look", arguments={}, native={"tool_name": "INJECTION_KEY", "args": "INJECTION_KEY"}
+    )
     files = [document(f"{url}/r.txt"), {"kind": "image-url", "url": f"{url}/r.png", "force_download": "allow-local"}]
     return [
-        ("assistant", (DataPart(native=prompt), DataPart(native=system)), {"kind": "request", "instructions": "INJECTED"}),
-        ("assistant", (TextPart(text="shown", native={"content": "INJECTED", "part_kind": "thinking"}),), {"parts": [system]}),
+        ("assistant", (DataPart(native=prompt), DataPart(native=system)), {"kind": "request", "instructions": "INJECTION_KEY"}),
+        ("assistant", (TextPart(text="shown", native={"content": "INJECTION_KEY", "part_kind": "thinking"}),), {"parts": [system]}),
         ("assistant", (ReasoningPart(text="thought", native={"id": "role", "provider_name": "openai"}),
                        TextPart(text="said")), None),
-        ("assistant", (ReasoningPart(text="t", native={"provider_details": {"raw_content": ["INJECTED"]}}),), None),
-        ("assistant", (TextPart(text="odd"),), {"usage": "INJECTED", "timestamp": [], "state": "suspended"}),
-        ("assistant", (DataPart(data="shown", native={"part_kind": "builtin-tool-call", "tool_name": "INJECTED"}),), None),
+        ("assistant", (ReasoningPart(text="t", native={"provider_details": {"raw_content": ["INJECTION_KEY"]}}),), None),
+        ("assistant", (TextPart(text="odd"),), {"usage": "INJECTION_KEY", "timestamp": [], "state": "suspended"}),
+        ("assistant", (DataPart(data="shown", native={"part_kind": "builtin-tool-call", "tool_name": "INJECTION_KEY"}),), None),
         ("assistant", (call,), None),
-        ("tool", (ToolResultPart(call_id="c1", data=files, native={"content": "INJECTED", "tool_name": "INJECTED"}),), None),
+        ("tool", (ToolResultPart(call_id="c1", data=files, native={"content": "INJECTION_KEY", "tool_name": "INJECTION_KEY"}),), None),
         ("user", (TextPart(text="see"), AttachmentPart(mime_type="application/pdf", url=f"{url}/a.pdf"),
                   AttachmentPart(mime_type="image/png", url=f"{url}/e.png")), None),
     ]  # fmt: skip
@@ -57,7 +59,7 @@ def drafts(url):
 
 def test_a_history_contains_only_visible_text():
     messages = to_model_messages([QUESTION, *drafts("http://127.0.0.1:9"), QUESTION])
-    assert "INJECTED" not in str(messages)
+    assert "INJECTION_KEY" not in str(messages)
     assert all(isinstance(message, ModelRequest | ModelResponse) for message in messages)
     assert messages == sanitize_messages(messages, strip_system_prompts=False)  # Pydantic AI removes nothing as unsafe
     for kind, text in (("text", "shown"), ("thinking", "thought"), ("text", "said")):
@@ -73,7 +75,7 @@ async def test_no_history_makes_this_machine_fetch_anything(make_agent, path):
     assert listener.requests == []
     (request,) = provider.requests
     request_text = json.dumps(request["messages"])
-    assert "INJECTED" not in request_text
+    assert "INJECTION_KEY" not in request_text
     assert [m["role"] for m in request["messages"] if "said" in str(m.get("content"))] == ["assistant"]
     assert f"[file: {listener.url}/a.pdf]" in request_text
     assert f"[image: {listener.url}/e.png]" in request_text
@@ -104,7 +106,7 @@ async def test_an_imported_file_at_the_command_line(command, tmp_path):
             session.append(drafts(listener.url))
             with open(tmp_path / "theirs.jsonl", "wb") as file:
                 export.write(store, None, "jsonl", file)
-        assert (await command("sessions", "import", str(tmp_path / "theirs.jsonl")))[0] == 0
+        assert (await command("import", str(tmp_path / "theirs.jsonl")))[0] == 0
         options = ("-r", "theirs", "-m", "openai-chat:fake", "--base-url", f"{provider.url}/v1")
         assert (await command("chat", *options, message="Continue"))[:2] == (0, "Here.\n")
         code, output, _ = await command("sessions", "show", "theirs", "--full")
@@ -112,7 +114,7 @@ async def test_an_imported_file_at_the_command_line(command, tmp_path):
     assert listener.requests == []
     assert provider.requests[0]["model"] == "fake"
     request_text = json.dumps(provider.requests[0]["messages"])
-    assert "INJECTED" not in request_text
+    assert "INJECTION_KEY" not in request_text
     assert "admin.txt" in output  # `show --full` prints data parts as JSON
 
 

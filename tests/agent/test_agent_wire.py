@@ -387,7 +387,7 @@ async def test_calls_of_an_unfinished_answer_are_not_run(make_provider_agent, re
         events = await collect_events(await agent.conversation("cli:a"), "What is 6 * 7?")
     assert not [event for event in events if isinstance(event, ToolFinished)]
     _, (turn,), (call,), _ = read_session("cli:a")
-    assert (turn.status, call.status) == ("interrupted", "canceled")
+    assert (turn.status, call.status) == ("interrupted", "cancelled")
 
 
 @pytest.mark.parametrize(

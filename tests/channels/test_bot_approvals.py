@@ -162,7 +162,7 @@ async def test_always_applies_to_the_user_who_answered(open_chat, bank, path):
         await wait_until(lambda: chat.buttons, "the buttons")
         assert bank.runs == ["pay Eve", "pay Zoe"]
     with recollect.open(path) as store:
-        (grant,) = store.setting("approvals")
+        (grant,) = store.records.get("agent.approvals", "grants").value
     assert (grant["who"], grant["tool"]) == (f"{chat.name}:{chat.ann}", "pay")
 
 

@@ -153,7 +153,7 @@ async def test_an_undelivered_notice_is_sent_after_the_next_start(path):
 
 async def test_a_malformed_ledger_does_not_stop_the_bot(path):
     async with recollect.open_async(path) as store:
-        await store.set_setting("bot:telegram:99", {"open": {"x": {"incoming": 5}}})
+        await store.records.put("bot.ledger", "telegram:99", {"open": {"x": {"incoming": 5}}})
     platform = MemoryPlatform()
     async with open_dispatcher(path, platform) as dispatcher:
         await receive(dispatcher, make_incoming("say hello"))

@@ -69,7 +69,7 @@ def test_different_keys_have_different_texts(one, other):
         except InvalidValue:
             continue
         assert conversation_keys.parse_key(texts[-1]) == key
-        assert session_ids.check_new_id(texts[-1]) == texts[-1]
+        assert session_ids.check_id(texts[-1]) == texts[-1]
     if len(texts) == 2:
         assert (texts[0] == texts[1]) is (one == other)
 
@@ -100,8 +100,9 @@ def test_a_parsed_key_formats_to_the_same_text(text):
         conversation_keys.TelegramChatKey("1:2"),
         conversation_keys.TelegramChatKey("1", "2:delegate:x"),
         conversation_keys.TerminalKey(""),
-        conversation_keys.TerminalKey("a\nb"),
-        conversation_keys.TerminalKey("x" * 600),
+        conversation_keys.TerminalKey("a\0b"),
+        conversation_keys.TerminalKey("x" * 1_021),
+        conversation_keys.TerminalKey("\ud800"),
         conversation_keys.TerminalKey("a:delegate:b"),
         conversation_keys.DelegateKey("", "x"),
         conversation_keys.DelegateKey("cli:a", ""),

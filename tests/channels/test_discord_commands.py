@@ -88,7 +88,7 @@ async def test_compact(path):
         answer = await run_command(fake, channel, ADA, "compact")
         assert "now summarized" in answer.texts[0]
     with recollect.open(path) as store:
-        assert len(store.get_session(f"discord:dm:{ADA}").compactions()) == 1
+        assert len(store.get_session(f"discord:dm:{ADA}").compactions.list()) == 1
 
 
 async def test_invalid_commands_are_reported(path):

@@ -401,7 +401,10 @@ async def test_killed_during_an_answer(path):
     assert sum("was interrupted" in text for text in server.texts()) == 1
     assert server.texts().count("later") == 1
     with recollect.open(path) as store:
-        assert [turn.status for turn in store.get_session("telegram:7").turns()] == ["interrupted", *["completed"] * 3]
+        assert [turn.status for turn in store.get_session("telegram:7").turns.list()] == [
+            "interrupted",
+            *["completed"] * 3,
+        ]
 
 
 async def test_the_token_is_in_no_log_error_message_or_file(path, tmp_path, caplog):

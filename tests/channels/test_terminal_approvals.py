@@ -99,7 +99,7 @@ def test_ctrl_c_stops_the_answer(terminal, bank, store):
     terminal.press("draft", ctrl("c"))
     terminal.wait("Stopped.", PROMPT.strip())
     assert bank.runs == []
-    wait_until(lambda: [turn.status for turn in store.session("cli:default").turns()] == ["cancelled"])
+    wait_until(lambda: [turn.status for turn in store.session("cli:default").turns.list()] == ["cancelled"])
     terminal.press(ctrl("u"))
     terminal.submit("hello")
     terminal.wait("You said: hello")
@@ -140,7 +140,7 @@ def test_killed_while_an_approval_is_pending(terminal, open_terminal, bank, stor
         second.wait("No tool call waits")
         second.submit("hello")
         second.wait("You said: hello", "tokens in")
-        statuses = [turn.status for turn in store.session("cli:default").turns()]
+        statuses = [turn.status for turn in store.session("cli:default").turns.list()]
     assert bank.runs == []
     assert statuses == ["interrupted", "completed"]
 

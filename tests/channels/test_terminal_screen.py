@@ -193,7 +193,7 @@ def test_ctrl_d_during_an_answer_quits_after_it(open_terminal, store):
         assert terminal.wait_for_exit() == 0
         assert "Resume with" in terminal.screen_text
     (session,) = store.list_sessions()
-    assert [turn.status for turn in session.turns()] == ["completed"]
+    assert [turn.status for turn in session.turns.list()] == ["completed"]
 
 
 def test_ctrl_c_at_the_prompt_does_not_quit(open_terminal):
@@ -395,6 +395,14 @@ class TestPicker:
             screen_text = terminal.wait("Where is it?", "Gloves")
             assert screen_text.count("cli:untitled-one") == 2  # in the list, and as the heading of the preview
 
+    def test_an_id_with_control_characters_is_escaped(self, open_terminal, store):
+        add_turns(store, "odd\n\x1b[2J\u202eid", "Where is the odd one?")
+        with open_terminal("-r", columns=120) as terminal:
+            screen_text = terminal.wait("Where is the odd one?", "Gloves")
+            assert screen_text.count(r"odd\n\x1b[2J\u202eid") == 2  # in the list, and as the heading of the preview
+            terminal.press(ENTER)
+            terminal.wait(r"\n\x1b[2J\u202eid", "answer to Where is the odd one?", PROMPT)
+
     def test_typing_searches_titles(self, open_terminal):
         with open_terminal("-r") as terminal:
             terminal.wait("Gloves")
@@ -550,7 +558,7 @@ class TestTwoWindows:
             terminal.wait("> Watch it and wait")
             terminal.press(ctrl("t"))
             terminal.wait("mine\n", "tokens in")
-        turns = store.session("cli:default").turns()
+        turns = store.session("cli:default").turns.list()
         assert [turn.status for turn in turns] == ["interrupted", "completed"]
 
 
@@ -559,7 +567,7 @@ def test_an_earlier_tool_result_is_shown_with_its_tool(open_terminal, store):
     session.append({"role": "user", "content": "Do I need a coat?"})
     call = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
     session.append({"role": "assistant", "content": [call]})
-    session.record_tool_result("c1", "4 degrees, rain")
+    session.tools.record_result("c1", "4 degrees, rain")
     with open_terminal("--session", "coat") as terminal:
         terminal.wait("✓ weather: 4 degrees, rain", PROMPT)
         terminal.press(ctrl("d"))

@@ -69,7 +69,7 @@ def test_the_second_attaches_and_both_take_turns(open_terminal, first, store):
         wait_until(lambda: len(read_texts(store)) == 6)
         second.press(ctrl("d"))
         assert second.wait_for_exit() == 0
-        assert [presence.surface for presence in store.session("cli:default").present()] == ["terminal"]
+        assert [presence.surface for presence in store.session("cli:default").presence.list()] == ["terminal"]
     assert read_texts(store)[1::2] == ["hello from one", "hello from two", "and one again"]
 
 
@@ -125,7 +125,7 @@ def test_taking_over_interrupts_an_answer_in_progress(open_terminal, first, stor
         first.wait("Another process took over this conversation", PROMPT)
         second.submit("say mine")
         second.wait("mine\n", "tokens in")
-    statuses = [turn.status for turn in store.session("cli:default").turns()]
+    statuses = [turn.status for turn in store.session("cli:default").turns.list()]
     assert statuses == ["completed", "interrupted", "completed"]
 
 
@@ -141,7 +141,7 @@ def test_a_message_typed_at_the_menu_is_sent_and_selects_nothing(open_terminal, 
         assert SENTENCE in read_texts(store)
         first.wait("From another window:", f"> {SENTENCE}")
         assert "taken over" not in first.screen_text
-        assert len(store.session("cli:default").present()) == 2
+        assert len(store.session("cli:default").presence.list()) == 2
 
 
 def test_text_pasted_at_the_menu_is_kept_and_selects_nothing(open_terminal, first, store):
@@ -161,7 +161,7 @@ def test_a_message_typed_before_the_menu_appears_is_sent(open_terminal, first, s
         second.press(SENTENCE, ENTER)
         second.wait("Attached.", f"> {SENTENCE}", "tokens in", PROMPT)
         assert read_texts(store)[2] == SENTENCE
-        assert len(store.session("cli:default").present()) == 2
+        assert len(store.session("cli:default").presence.list()) == 2
 
 
 def test_arrow_keys_select_an_option(open_terminal, first, store):
@@ -195,7 +195,7 @@ def test_the_second_quits(open_terminal, first, store):
         second.wait(*ATTACH_MENU)
         second.press(ctrl("d"))
         assert second.wait_for_exit() == 0
-    assert [presence.surface for presence in store.session("cli:default").present()] == ["terminal"]
+    assert [presence.surface for presence in store.session("cli:default").presence.list()] == ["terminal"]
 
 
 def test_a_killed_process_is_not_present(open_terminal, first, store):
@@ -220,7 +220,7 @@ def test_killed_during_an_answer(open_terminal, first, store):
         first.wait_for_exit()
         second.submit("say still alive")
         second.wait("still alive\n", "tokens in")
-    statuses = [turn.status for turn in store.session("cli:default").turns()]
+    statuses = [turn.status for turn in store.session("cli:default").turns.list()]
     assert statuses == ["completed", "interrupted", "completed"]
 
 

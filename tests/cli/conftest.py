@@ -132,7 +132,7 @@ def _read_all(parent: int) -> str:
 @pytest.fixture
 def session(store):
     """Create a session with a tool call, its result and an answer."""
-    session = store.create_session(title="About the README", model="some-model")
+    session = store.session(title="About the README", model="some-model")
     with session.turn("What is in README.md?") as turn:
         block = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "README.md"}}
         reasoning = {"type": "thinking", "thinking": "I must look.", "signature": "s"}

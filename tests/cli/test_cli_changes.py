@@ -36,6 +36,21 @@ def test_pin_and_archive_several_sessions(call, store, command, field, expected)
     assert call("sessions", command, "cli:a").stderr.startswith("cli:a is ")
 
 
+def test_label_and_unlabel(call, store, session):
+    result = call("sessions", "label", session.id, "b", "a")
+    assert result.stderr.endswith(" has the labels a, b.\n")
+    document = json.loads(call("sessions", "label", session.id, "b", "c", "--json").stdout)
+    assert document["sessions"] == [session.refresh().to_dict()]
+    assert document["sessions"][0]["labels"] == ["a", "b", "c"]
+    assert call("sessions", "unlabel", session.id, "a", "b", "missing").stderr.endswith(" has the labels c.\n")
+    assert call("sessions", "unlabel", session.id, "c").stderr.endswith(" has no labels.\n")
+    assert session.refresh().labels == ()
+    assert call("sessions", "label", session.id, "--", "-x").stderr.endswith(" has the labels -x.\n")
+    assert "1 to 200 characters" in call("sessions", "label", session.id, "", code=1).stderr
+    call("sessions", "label", "nobody", "x", code=3)
+    assert "labels: -x" in call("sessions", "show", session.id).stdout
+
+
 @pytest.mark.parametrize("command", ["pin", "archive", "delete", "erase"])
 def test_one_unknown_name_among_several_changes_nothing(call, store, command):
     store.session("cli:a")
@@ -70,7 +85,7 @@ class TestTrash:
 
     def test_the_undo_command_is_quoted_for_the_shell(self, call, store):
         store.session("cli:it's a; name")
-        assert """restore 'cli:it'"'"'s a; name'""" in call("sessions", "delete", "cli:it's a; name").stderr
+        assert r"""restore 'cli:it'\''s a; name'""" in call("sessions", "delete", "cli:it's a; name").stderr
 
     def test_restore_selects_the_newest_session_with_an_id(self, call, store):
         for title in ("old", "new"):

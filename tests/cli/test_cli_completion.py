@@ -34,7 +34,7 @@ def complete(call, line, **variables):
 
 
 def test_commands_and_options(call):
-    assert complete(call, "recollect s") == ["serve", "sessions"]
+    assert complete(call, "recollect s") == ["serve", "sync", "sessions"]
     assert "rename" in complete(call, "recollect sessions ")
     assert complete(call, "recollect sessions list --so") == ["--sort"]
     assert complete(call, "recollect sessions list --sort ") == ["activity", "created", "title"]

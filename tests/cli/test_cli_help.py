@@ -29,7 +29,7 @@ def test_the_groups_contain_exactly_these_commands():
     groups = {
         (
             "sessions",
-        ): "list show search rename pin unpin archive unarchive delete restore erase fork export import stats"
+        ): "list show search rename pin unpin label unlabel archive unarchive delete restore erase fork export stats"
         " prune tools",
         ("db",): "path migrate check backup copy restore stats reindex optimize",
         ("config",): "path init token",

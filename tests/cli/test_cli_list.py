@@ -175,3 +175,34 @@ def test_the_db_option_is_valid_at_every_position(call, tmp_path, position):
     arguments = {"before": [*option, "sessions", "list"], "between": ["sessions", *option, "list"]}.get(position)
     assert list_ids(call(*(arguments or ["sessions", "list", *option]))) == ["cli:other"]
     assert list_ids(call("--db", "nowhere.db", "sessions", "list", "--db", f"sqlite:///{other}")) == ["cli:other"]
+
+
+def test_filters_by_label_external_id_prefix_and_metadata(call, store):
+    store.session("cli:a", labels=["x"], external_id="e", metadata={"project": "alpha", "n": 1})
+    store.session("cli:b", labels=["x", "y"], metadata={"project": "alpha", "n": "1", "list": "[1]"})
+    store.session("web:c", labels=["two words"], metadata={"n": None, "a=b": "c=d"})
+    for session in store.list_sessions():
+        session.append(user_message("hello"))
+    cases = [
+        (["--label", "x"], ["cli:a", "cli:b"]),
+        (["--label", "x", "--label", "y"], ["cli:b"]),
+        (["--label", "two words"], ["web:c"]),
+        (["--external-id", "e"], ["cli:a"]),
+        (["--id-prefix", "cli:"], ["cli:a", "cli:b"]),
+        (["--metadata", "project=alpha"], ["cli:a", "cli:b"]),
+        (["--metadata", "project=alpha", "--metadata", "n=1"], ["cli:a"]),
+        (["--metadata", 'n="1"'], ["cli:b"]),
+        (["--metadata", "n=null"], ["web:c"]),
+        (["--metadata", "list=[1]"], ["cli:b"]),
+        (["--metadata", "n=NaN"], []),
+        (["--metadata", "n="], []),
+    ]
+    for options, expected in cases:
+        assert sorted(list_ids(call("sessions", "list", *options))) == expected, options
+        hit_ids = {line[0] for line in lines(call("sessions", "search", "hello", *options))}
+        assert sorted(hit_ids) == expected, options
+    ids = list_ids(call("sessions", "list"))
+    assert list_ids(call("sessions", "list", "--oldest-first")) == ids[::-1]
+    assert list_ids(call("sessions", "list", "--oldest-first", "-n", "1")) == ids[-1:]
+    assert "KEY=VALUE" in call("sessions", "list", "--metadata", "project", code=2).stderr
+    assert {line[0] for line in lines(call("sessions", "search", "hello label:y"))} == {"cli:b"}

@@ -129,7 +129,7 @@ def test_a_check_of_a_file_covers_every_owner(call, shared):
     connection.close()
     assert "owner bob: Session 'cli:a' has a wrong count" in call("db", "check", code=5).stdout
     document = json.loads(call("db", "check", "--json", code=5).stdout)
-    assert (document["owners"], document["everyone"], document["sound"]) == (["", "ann", "bob"], True, False)
+    assert (document["owners"], document["everyone"], document["ok"]) == (["", "ann", "bob"], True, False)
     # The other program also wrote pages without checksums, which are problems of another kind.
     owners = [each["owner"] for each in document["found"] if each["kind"] == "counter"]
     assert owners == ["bob"]

@@ -29,7 +29,7 @@ def test_the_parts_of_a_session_in_order(call, session):
 def test_a_failed_tool_an_attachment_data_and_a_cut_off_answer(call, store):
     session = store.session("cli:a")
     session.append({"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "run", "input": {}}]})
-    session.record_tool_result("c", status="error", error_code="E7", error_message="it broke", latency_ms=1500)
+    session.tools.record_result("c", status="error", error_code="E7", error_message="it broke", latency_ms=1500)
     image = recollect.AttachmentPart(mime_type="image/png", name="cat\x1b.png", size=12_345)
     session.append(recollect.Draft(role="user", parts=(image, recollect.DataPart(native={"type": "poll"}))))
     with contextlib.suppress(RuntimeError), session.turn("Go") as turn, turn.stream() as answer:
@@ -65,7 +65,7 @@ def test_another_branch_of_a_fork(call, session):
     fork = session.fork(at="1.2", id="cli:fork")
     fork.append(user_message("one way"))
     fork.rewind("1.1").append(user_message("another"))
-    branch_ids = [branch.id for branch in fork.branches()]
+    branch_ids = [branch.id for branch in fork.branches.list()]
     assert "one way" in call("sessions", "show", "cli:fork", "--branch", str(branch_ids[0])).stdout
     document = json.loads(call("sessions", "show", "cli:fork", "--branch", str(branch_ids[0]), "--json").stdout)
     assert [message["id"] for message in document["messages"]] == ["1.1", "1.2", f"{branch_ids[0]}.3"]
@@ -82,7 +82,7 @@ def test_the_last_messages(call, session, branch):
 def test_json_has_the_messages_and_the_branches(call, session):
     document = json.loads(call("sessions", "show", session.id, "--json").stdout)
     assert document.pop("messages") == json.loads(json.dumps([message.to_dict() for message in session.messages()]))
-    assert document.pop("branches") == [branch.to_dict() for branch in session.branches()]
+    assert document.pop("branches") == [branch.to_dict() for branch in session.branches.list()]
     assert document == session.refresh().to_dict()
 
 
@@ -157,8 +157,8 @@ def test_tool_calls_of_a_dead_process_are_not_shown_as_running(call, store):
     session = store.session("cli:a")
     turn = session.turn("Go")
     turn.add({"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "run", "input": {}}]})
-    session.start_tool_call("c")
+    session.tools.start("c")
     assert "→ run {} running" in call("sessions", "show", "cli:a").stdout  # this process holds the turn
     store._engine._file.writer.execute("UPDATE turns SET lease_until = 1")
     assert "→ run {} ✗" in call("sessions", "show", "cli:a").stdout
-    assert session.turns()[0].status == "interrupted"
+    assert session.turns.list()[0].status == "interrupted"

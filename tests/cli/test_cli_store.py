@@ -137,7 +137,7 @@ class TestPrune:
             session.save_turn(f"question {number}", {"role": "assistant", "content": "answer"})
         block = {"type": "tool_use", "id": "c", "name": "cat", "input": {}}
         session.append({"role": "assistant", "content": [block]})
-        session.record_tool_result("c", "y" * 5000)
+        session.tools.record_result("c", "y" * 5000)
         document = json.loads(call("sessions", "prune", "--tool-output-over", "1kB", "-y", "--json").stdout)
         assert (document["outputs"], document["count"]) == (1, 0)
         assert (
@@ -156,10 +156,10 @@ class TestTransfer:
         file = str(tmp_path / f"session.{format}")
         call("sessions", "export", session.id, "-o", file)
         other = str(tmp_path / "other.db")
-        result = call("--db", other, "sessions", "import", file, "--dry-run", "--json")
+        result = call("--db", other, "import", file, "--dry-run", "--json")
         assert not os.path.exists(other)
         assert (json.loads(result.stdout)["dry_run"], result.stderr) == (True, "")
-        call("--db", other, "sessions", "import", file)
+        call("--db", other, "import", file)
         with recollect.open(other) as copy:
             copied_messages = copy.get_session(session.id).messages()  # pyright: ignore[reportOptionalMemberAccess]
             assert [m.to_dict() for m in copied_messages] == [m.to_dict() for m in session.messages()]
@@ -182,32 +182,32 @@ class TestTransfer:
         file = tmp_path / "session.jsonl"
         call("sessions", "export", session.id, "-o", str(file))
         file.write_text(file.read_text(encoding="utf-8") + "{broken\n", encoding="utf-8")
-        result = call("--db", str(tmp_path / "other.db"), "sessions", "import", str(file), code=5)
+        result = call("--db", str(tmp_path / "other.db"), "import", str(file), code=5)
         assert "session.jsonl" in result.stderr
 
     def test_a_conflict_of_diverged_sessions_names_the_option(self, call, session, tmp_path):
         file, other = str(tmp_path / "session.json"), str(tmp_path / "other.db")
         call("sessions", "export", session.id, "-o", file)
-        call("--db", other, "sessions", "import", file)
+        call("--db", other, "import", file)
         with recollect.open(other) as copy:
             copy.session(session.id).append({"role": "user", "content": "there"})
         session.append({"role": "user", "content": "here"})
         call("sessions", "export", session.id, "-o", file, "-y")
-        dry_run = call("--db", other, "sessions", "import", file, "--dry-run", "--on-conflict", "new", code=5).stderr
+        dry_run = call("--db", other, "import", file, "--dry-run", "--on-conflict", "new", code=5).stderr
         assert "Would be imported as " in dry_run
         assert "Would import " in dry_run
-        assert "--on-conflict new" in call("--db", other, "sessions", "import", file, code=5).stderr
-        assert "Imported as " in call("--db", other, "sessions", "import", file, "--on-conflict", "new", code=5).stderr
+        assert "--on-conflict new" in call("--db", other, "import", file, code=5).stderr
+        assert "Imported as " in call("--db", other, "import", file, "--on-conflict", "new", code=5).stderr
 
-    def test_the_errors_of_a_file_of_another_format_are_summarized(self, call, session, tmp_path):
-        file = tmp_path / "session.html"
-        call("sessions", "export", session.id, "-o", str(file))
-        arguments = ("--db", str(tmp_path / "other.db"), "sessions", "import", str(file))
+    def test_the_errors_of_a_file_of_another_format_are_summarized(self, call, tmp_path):
+        file = tmp_path / "other.jsonl"
+        file.write_text('{"a": 1}\n' * 50)
+        arguments = ("--db", str(tmp_path / "other.db"), "import", str(file))
         lines = call(*arguments, code=5).stderr.splitlines()
         assert len(lines) < 20
         assert any("more lines cannot be read. See --json." in line for line in lines)
         assert any("has no conversation that can be imported" in line for line in lines)
-        report = json.loads(call(*arguments, "--json", code=5).stdout)["files"][0]
+        report = json.loads(call(*arguments, "--json", code=5).stdout)["exports"][0]
         assert len(report["bad"]) == report["bad_count"] > 20
 
     def test_the_confirmation_error_names_the_file(self, call, session, tmp_path):
@@ -221,7 +221,7 @@ class TestTransfer:
 class TestDatabase:
     def test_check(self, call, session):
         document = json.loads(call("db", "check", "--json").stdout)
-        assert (document["sound"], document["found"]) == (True, [])
+        assert (document["ok"], document["found"]) == (True, [])
         assert "no problems found" in call("db", "check").stderr
         assert "no problems found" in call("db", "check", "--quick", "--repair").stderr
 
@@ -234,7 +234,7 @@ class TestDatabase:
         connection.close()
         result = call("db", "check", code=5)
         assert result.stdout.startswith("problem: ")
-        assert json.loads(call("db", "check", "--json", code=5).stdout)["sound"] is False
+        assert json.loads(call("db", "check", "--json", code=5).stdout)["ok"] is False
         call("db", "check", "--repair")
         call("db", "check")
 

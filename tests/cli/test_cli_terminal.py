@@ -23,7 +23,7 @@ def many_sessions(store):
         session = store.session(f"cli:{number}", title=title, model="a-model-with-a-long-name-20260101")
         session.append([user_message("x" * 5000)] * 3)
     store.session("telegram:group:-100123456789:thread:77", title="evil \x1b[31m \u202e \x07 \n title")
-    store.create_session(title="Generated").update(pinned=True)
+    store.session(title="Generated").update(pinned=True)
     return store
 
 
@@ -114,7 +114,7 @@ def test_long_tool_output_is_shortened(terminal, call, store):
     session.append(
         {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "cat", "input": {"x": "y" * 500}}]}
     )
-    session.record_tool_result("c", "\n".join(f"line {number} " + "z" * 300 for number in range(100)))
+    session.tools.record_result("c", "\n".join(f"line {number} " + "z" * 300 for number in range(100)))
     screen = plain(terminal("sessions", "show", "cli:a"))
     assert "line 11 " in screen
     assert "line 12 " not in screen

@@ -24,11 +24,11 @@ def test_blocks_and_iterators(path):
         async with recollect.open_async(path) as store:
             session = await store.session("a")
             async with session.turn("q") as turn:
-                assert (await session.turns())[0].status == "open"
+                assert (await session.turns.list())[0].status == "open"
                 async with turn.stream() as answer:
                     await answer.write("r")
-            assert [message.text async for message in session.iter_messages()] == ["q", "r"]
-            assert (await session.turns())[0].status == "completed"
+            assert [message.text for message in await session.messages()] == ["q", "r"]
+            assert (await session.turns.list())[0].status == "completed"
         with pytest.raises(recollect.StoreClosed):
             await store.session("a")
         store = await recollect.open_async(path)
@@ -81,7 +81,7 @@ def test_a_cancelled_task_keeps_its_partial_answer(path):
                 ("q", "completed"),
                 ("half an ans", "interrupted"),
             ]
-            assert (await session.turns())[0].status == "cancelled"
+            assert (await session.turns.list())[0].status == "cancelled"
             async with session.turn("next"):
                 pass
 

@@ -54,14 +54,14 @@ class CancellingStore(AsyncStore):
     at, when = 0, "before"
     operations = 0
 
-    async def run(self, op):
+    async def _run(self, op):
         if self.scope_to_cancel is None:
-            return await super().run(op)
+            return await super()._run(op)
         self.operations += 1
         is_target = self.operations == self.at
         if is_target and self.when == "before":
             self.scope_to_cancel.cancel()
-        result = await super().run(op)
+        result = await super()._run(op)
         if is_target and self.when == "after":
             self.scope_to_cancel.cancel()
         return result
@@ -90,12 +90,12 @@ def test_a_turn_cancelled_at_any_operation_under_trio_leaves_none_open(path, whe
                     await run_turn(session)
                 store.scope_to_cancel = None
                 assert store.operations >= at
-                turns = await session.turns()
+                turns = await session.turns.list()
                 assert "open" not in {turn.status for turn in turns}
                 assert not [m.id for m in await session.messages() if m.state in ("streaming", "pending")]
             async with session.turn("next", wait=0):
                 pass
-            assert (await store.check()).problems == ()
+            assert (await store.maintenance.check()).problems == ()
 
     trio.run(main)
 
@@ -121,7 +121,7 @@ def test_a_cancelled_nursery_ends_its_turns_and_keeps_partial_answers(path):
                     ("q", "completed"),
                     ("half an ans", "interrupted"),
                 ]
-                assert [turn.status for turn in await session.turns()] == ["cancelled"]
+                assert [turn.status for turn in await session.turns.list()] == ["cancelled"]
 
     trio.run(main)
 
@@ -240,11 +240,11 @@ def test_a_watch_cancelled_during_its_rescan_reports_the_change_later(path, libr
     class CancelledRead(AsyncStore):
         is_armed = False
 
-        def run(self, op):
+        def _run(self, op):
             if self.is_armed:
                 self.is_armed = False
                 raise RuntimeError  # like a cancellation: the rows of the operation do not arrive
-            return super().run(op)
+            return super()._run(op)
 
     async def main():
         async with recollect.open_async(path) as plain_store:
@@ -279,12 +279,12 @@ def test_a_late_write_does_not_change_a_closed_stream(path, state):
                     if state == "interrupted":
                         raise asyncio.CancelledError
             draft = Draft(role="assistant", parts=(TextPart(text="the"),))
-            late = storage.turns.write_stream(store.scope(), "a", stream.handle, draft, lease=turn.lease)
+            late = storage.turns.write_stream(store._scope(), "a", stream._open_handle, draft, lease=turn._lease)
             with pytest.raises(recollect.InvalidValue, match="closed"):
-                await store.run(late)
+                await store._run(late)
             message = await turn.session.message(stream.id)
             assert (message.text, message.state) == ("the whole answer", state)
-            assert (await store.check()).problems == ()
+            assert (await store.maintenance.check()).problems == ()
 
     asyncio.run(main())
 
@@ -293,13 +293,13 @@ def test_a_cancelled_flush_is_stored_before_the_end_of_the_stream(path):
     class SlowStore(AsyncStore):
         has_begun = None
 
-        async def run(self, op):
+        async def _run(self, op):
             if self.has_begun is None:
-                return await super().run(op)
+                return await super()._run(op)
             self.has_begun.set()
             self.has_begun = None
             await asyncio.sleep(0.05)
-            return await super().run(op)
+            return await super()._run(op)
 
     async def main():
         async with recollect.open_async(path) as plain_store:
@@ -394,7 +394,7 @@ def test_an_error_while_a_writer_pauses_is_raised_by_the_next_flush(monkeypatch)
             session = await store.session("a")
             turn = await session.turn("q")
             stream = await turn.stream()
-            await (await session.resume_turn(turn.id)).cancel()
+            await (await session.turns.resume(turn.id)).cancel()
             await stream.write("x")
             wait_for_threads("recollect-flush")
             with pytest.raises(recollect.TurnClosed):
@@ -560,7 +560,7 @@ def test_the_end_of_asyncio_run_leaves_no_turn_open(path, phase):
         session = await store.session("a")
         async with session.turn("next", wait=0):
             pass
-        return [turn.status for turn in await session.turns()]
+        return [turn.status for turn in await session.turns.list()]
 
     async def open_store():
         return await recollect.open_async(path)
@@ -581,7 +581,7 @@ def test_an_error_of_a_progress_function_is_raised_by_the_backup(tmp_path, libra
         async with recollect.open_async(tmp_path / "sessions.db") as store:
             session = await store.session("a")
             with pytest.raises(ValueError, match="a mistake of the caller"):
-                await store.backup(tmp_path / "backup.db", progress=report)
+                await store.maintenance.backup(tmp_path / "backup.db", progress=report)
             assert (await session.append(user_message("x"))).ids == ["1.1"]
 
     run_main(library, main)
@@ -598,7 +598,7 @@ async def main():
         while not concurrent.futures.thread._shutdown:
             await (asyncio if library == "asyncio" else trio).sleep(0.005)
         await session.append({"role": "user", "content": "late"})
-        await store.create_session("b")
+        await store.session("b")
         print([message.text for message in await session.messages()], len(await store.list_sessions()))
 
 def run():

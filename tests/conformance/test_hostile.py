@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
+from operator import attrgetter
 
 import pytest
 
@@ -65,7 +66,7 @@ def store(request):
 
 def argument_names(kind, name):
     """Return the names of the arguments of a method, including the fields that it sets."""
-    parameters = inspect.signature(getattr(kind, name)).parameters.values()
+    parameters = inspect.signature(arguments.find_method(kind, name)).parameters.values()
     names = [
         parameter.name
         for parameter in parameters
@@ -106,7 +107,7 @@ def test_hostile_arguments_of_a_method(store, tmp_path, kind, name):
         valid_arguments["id"] = "1.1"
     required_names = [
         parameter.name
-        for parameter in arguments._parameters(getattr(kind, name))
+        for parameter in arguments._parameters(arguments.find_method(kind, name))
         if parameter.default is parameter.empty
     ]
     base_arguments = {argument: valid_arguments[argument] for argument in required_names} | (
@@ -115,9 +116,9 @@ def test_hostile_arguments_of_a_method(store, tmp_path, kind, name):
     for number, (argument, hostile) in enumerate(itertools.product(argument_names(kind, name), HOSTILE_VALUES)):
         if (argument == "path" and isinstance(hostile, str)) or (name == "turn" and argument in ("wait", "take_over")):
             continue  # it would create a file in the current folder, or wait forever
-        new_id = {"id": f"{name}{number}"} if name in ("session", "create_session") and argument != "id" else {}
-        call_with(getattr(create_target(store, kind), name), **{**base_arguments, **new_id, argument: hostile})
-    assert store.check().problems == ()
+        new_id = {"id": f"{name}{number}"} if name == "session" and argument != "id" else {}
+        call_with(attrgetter(name)(create_target(store, kind)), **{**base_arguments, **new_id, argument: hostile})
+    assert store.maintenance.check().problems == ()
     store.session("whole").append(user("still here"))
     assert texts(store.session("whole"))[-1] == "still here"
 
@@ -128,7 +129,11 @@ def test_hostile_fields_of_a_value(store, kind):
     fields = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
     session = store.session("values")
     for name, hostile in itertools.product(kind.__struct_fields__, HOSTILE_VALUES):
-        value = kind(**{**fields, name: hostile})
+        try:
+            value = kind(**{**fields, name: hostile})
+        except recollect.InvalidValue:
+            assert (kind, name) == (recollect.Draft, "created_at")  # the only field that is checked at construction
+            continue
         draft = value if kind is recollect.Draft else recollect.Draft(role="user", parts=(value,))  # pyright: ignore[reportArgumentType]
         call_with(session.append, messages=draft)
     assert len(session.messages()) == session.refresh().message_count

@@ -9,9 +9,13 @@ import pytest
 
 import recollect
 import recollect_conformance
+from public_methods import SYNC_GROUPS
 
-SYNC_CLASSES = [recollect.Store, recollect.Session, recollect.Turn, recollect.Stream]
-INTERNAL_NAMES = {"run", "follow", "scope", "saw", "path"}  # for operations, and for files only
+GROUPS = {cls for groups in SYNC_GROUPS.values() for cls in groups.values()}
+SYNC_CLASSES = [
+    recollect.Store, recollect.Session, recollect.Turn, recollect.types.Stream,
+    *sorted(GROUPS, key=lambda cls: cls.__name__),
+]  # fmt: skip
 SUITE = "\n".join(
     path.read_text(encoding="utf-8")
     for path in sorted(pathlib.Path(recollect_conformance.__file__).parent.glob("*.py"))
@@ -40,8 +44,7 @@ def test_both_stores_wait_with_the_same_names():
 @pytest.mark.parametrize("sync_class", SYNC_CLASSES)
 def test_the_suite_uses_every_method_and_argument(sync_class):
     for name, function in public_methods(sync_class).items():
-        if name not in INTERNAL_NAMES:
-            assert f".{name}" in SUITE, name
-            for argument, kind, _ in arguments(function)[1:]:
-                if kind is inspect.Parameter.KEYWORD_ONLY:
-                    assert f"{argument}=" in SUITE or f'"{argument}":' in SUITE, (name, argument)
+        assert f".{name}" in SUITE, name
+        for argument, kind, _ in arguments(function)[1:]:
+            if kind is inspect.Parameter.KEYWORD_ONLY:
+                assert f"{argument}=" in SUITE or f'"{argument}":' in SUITE, (name, argument)

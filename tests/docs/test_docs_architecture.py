@@ -56,5 +56,5 @@ def test_every_documented_module_exists(package):
         assert (SOURCE / package / f"{name}.py").exists() or (SOURCE / package / name).is_dir(), name
 
 
-def test_the_page_has_at_most_250_lines():
-    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 250
+def test_the_page_has_at_most_270_lines():
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").splitlines()) <= 270

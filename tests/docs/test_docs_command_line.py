@@ -77,6 +77,8 @@ def test_the_example_configuration_files_are_valid():
     for token in owners.values():  # the placeholder is not a valid token, so that nobody copies it into use
         with pytest.raises(InvalidValue, match="config token"):
             validate_tokens({"alice": token})
+    (sync,) = find_blocks("docs/how-to/import.md", "toml")
+    assert len(list(toml_file.parse_settings("config.toml", sync.text))) == 3
     example, servers = find_blocks("docs/reference/configuration.md", "toml")
     toml_file.parse_settings("config.toml", servers.text)
     assert [server.name for server in toml_file.parse_servers(servers.text)] == ["files", "docs"]

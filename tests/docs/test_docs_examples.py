@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from docs_pages import ARROW, find_blocks, read_page, run_example
+from docs_pages import ARROW, ROOT, find_blocks, read_page, run_example
+
+REFERENCE = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/reference/api/*.md"))
+"""The generated reference pages."""
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference/library.md"])
-def test_the_examples_of_a_page_run_in_order_as_one_program(page, tmp_path, monkeypatch, capsys):
+def run_page(page, tmp_path, monkeypatch):
+    """Run the examples of a page in order, in an empty folder; return the number of compared values."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "store.db"))
-    namespace = {"__name__": "example"}
-    blocks = find_blocks(page)
-    assert len(blocks) > 5
-    count = sum(run_example(page, block, namespace) for block in blocks)
+    namespace: dict[str, Any] = {"__name__": "example"}
+    try:
+        return sum(run_example(page, block, namespace) for block in find_blocks(page))
+    finally:
+        if "store" in namespace:
+            namespace["store"].close()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/library.md"])
+def test_the_examples_of_a_page_run_in_order_as_one_program(page, tmp_path, monkeypatch, capsys):
+    assert len(find_blocks(page)) > 5
+    count = run_page(page, tmp_path, monkeypatch)
     assert count == read_page(page).count(ARROW)
     assert count > 5
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", [*REFERENCE, "docs/reference/stability.md"])
+def test_the_examples_of_a_reference_page_run_in_order_as_one_program(page, tmp_path, monkeypatch):
+    count = run_page(page, tmp_path, monkeypatch)
+    assert count == read_page(page).count(ARROW)
+    assert count > 0 or page.endswith("README.md")
+
+
+def test_the_reference_has_the_examples_of_all_docstrings():
+    assert len(REFERENCE) > 10
+    assert sum(len(find_blocks(page)) for page in REFERENCE) > 40
 
 
 def test_the_examples_of_the_channels_page_run():

@@ -98,7 +98,7 @@ def write_session(database):
                 },
             ]
         )
-        session.record_tool_result("t", "A title", latency_ms=3)
+        session.tools.record_result("t", "A title", latency_ms=3)
         session.rewind(1).append({"role": "assistant", "content": "No"})
 
 
@@ -138,7 +138,7 @@ def test_the_example_reads_the_file_without_changing_it(path):
 
 def can_open(path):
     """Return whether Recollect reads all messages of a file, in a separate process."""
-    code = "import recollect, sys; s = recollect.open(sys.argv[1]).session('cli:default'); print(len(s.switch(1).messages()))"
+    code = "import recollect, sys; s = recollect.open(sys.argv[1]).session('cli:default'); print(len(s.branches.switch(1).messages()))"
     process = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
     return process.stdout.strip() == "3"
 

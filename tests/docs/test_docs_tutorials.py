@@ -13,7 +13,12 @@ from docs_pages import ARROW, find_blocks, read_page, run_example
 
 FIRST = "docs/tutorials/first-conversation.md"
 PYTHON = "docs/tutorials/python.md"
-GUIDES = ["docs/how-to/continue-after-a-crash.md", "docs/how-to/many-users.md"]
+GUIDES = [
+    "docs/how-to/continue-after-a-crash.md",
+    "docs/how-to/many-users.md",
+    "docs/how-to/replace-a-messages-table.md",
+]
+PROGRAMS = ["docs/how-to/fastapi.md", "docs/how-to/queue-worker.md"]  # run as processes, by tests of their own
 PROMPT = "$ "
 
 
@@ -82,7 +87,7 @@ def test_the_program_of_the_python_tutorial_runs(environment, capsys):
 def test_every_guide_with_python_code_is_run():
     folder = pathlib.Path(__file__).parents[2] / "docs/how-to"
     pages = [f"docs/how-to/{path.name}" for path in sorted(folder.glob("*.md"))]
-    assert [page for page in pages if find_blocks(page)] == GUIDES
+    assert [page for page in pages if find_blocks(page)] == sorted([*GUIDES, *PROGRAMS])
 
 
 @pytest.mark.parametrize("page", GUIDES)
@@ -112,3 +117,24 @@ def test_the_commands_of_the_troubleshooting_guide(environment, monkeypatch):
     for command, _ in steps:
         process = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, check=False)
         assert process.returncode == 0, f"{command}\n{process.stdout}{process.stderr}"
+
+
+def test_the_commands_of_the_import_guide(environment, monkeypatch):
+    """The toy source of the tests takes the place of the tools: it has a conversation in its folder."""
+    folder = pathlib.Path(__file__).parents[1] / "sync"
+    (environment / "sitecustomize.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(folder)!r})\nfrom recollect.sources import registry\n"
+        f'from toy_source import ToySource\nregistry.NAMES = ("toy",)\nregistry.get_source = lambda name: ToySource()\n'
+    )
+    (environment / ".toy").mkdir()
+    (environment / ".toy" / "a.jsonl").write_text('{"start": "a"}\n{"id": "1", "text": "hello"}\n')
+    monkeypatch.setenv("PYTHONPATH", str(environment))
+    steps = read_commands("docs/how-to/import.md")
+    results = [
+        subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, check=True)
+        for command, _ in steps
+    ]
+    assert [command for command, _ in steps] == ["recollect import --dry-run", "recollect import -y", "recollect sync"]
+    assert "Would import 1 new conversation" in results[0].stderr
+    assert "Imported 1 new conversation" in results[1].stderr
+    assert (results[2].stdout, results[2].stderr) == ("", "")

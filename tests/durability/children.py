@@ -6,6 +6,7 @@ A child prints a line after each acknowledged write.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -40,6 +41,30 @@ def append(path: str, session_id: str, first: str) -> None:
     for number in range(int(first), 1_000_000):
         session.append(user_message(str(number)))
         acknowledge(number)
+
+
+def replace_messages(path: str, session_id: str, first: str, interface: str) -> None:
+    """Replace all messages, with the title and the metadata, at the expected revision, until killed."""
+    numbers = range(int(first), 1_000_000)
+
+    def arguments(number: int) -> dict[str, Any]:
+        changes = {"title": str(number), "metadata": {"step": number}}
+        return {"messages": [user_message(str(number))] * 3, "after": number % 2, "update": changes}
+
+    async def replace_in_tasks() -> None:
+        async with recollect.open_async(path) as store:
+            session = await store.session(session_id)
+            for number in numbers:
+                await session.append(**arguments(number), expected=session.revision)
+                acknowledge(number)
+
+    if interface == "async":
+        asyncio.run(replace_in_tasks())
+    with recollect.open(path) as store:
+        session = store.session(session_id)
+        for number in numbers:
+            session.append(**arguments(number), expected=session.revision)
+            acknowledge(number)
 
 
 def append_concurrently(path: str, tasks: str, first: str) -> None:
@@ -176,13 +201,13 @@ def update_search_index(path: str) -> None:
     index._MAX_CHARACTERS = 1
     index.PAGE_SIZE = 5
     store = recollect.open(path)
-    plan = index.catch_up(store.scope())
-    result = store.run(next(plan))
+    plan = index.catch_up(store._scope())
+    result = store._run(next(plan))
     acknowledge("ready")
     sys.stdin.readline()
     while True:
         try:
-            result = store.run(plan.send(result))
+            result = store._run(plan.send(result))
         except StopIteration as stop:
             acknowledge(f"done {stop.value}")
             return
@@ -212,6 +237,26 @@ def search_repeatedly(path: str, count: str) -> None:
         hits = {(hit.session, hit.message) for hit in store.search("word", 1_000)}
         assert previous_hits <= hits
         previous_hits = hits
+    store.close()
+
+
+def append_keys_and_pop(path: str, count: str) -> None:
+    """Append overlapping batches of messages with keys and print their ids; then pop all messages and print the ids."""
+    store = recollect.open(path, timeout=60)
+    session = store.session("cli:shared")
+    acknowledge("ready")
+    sys.stdin.readline()
+    ids: dict[str, str] = {}
+    for start_number in range(0, int(count), 3):
+        keys = [f"k{number}" for number in range(start_number, start_number + 7)]
+        drafts = [recollect.Draft(role="user", parts=(recollect.TextPart(text=key),), key=key) for key in keys]
+        ids |= zip(keys, session.append(drafts).ids, strict=True)
+    acknowledge(json.dumps(ids))
+    sys.stdin.readline()
+    popped_ids: list[str] = []
+    while messages := session.pop(2):
+        popped_ids += [message.id for message in messages]
+    acknowledge(json.dumps(popped_ids))
     store.close()
 
 

@@ -97,7 +97,7 @@ def main() -> None:
     append_serially(path, faults, writes, error_counts)
     asyncio.run(append_concurrently(path, faults, writes, error_counts))
     with recollect.open(path) as store:
-        problems = [finding.message for finding in store.check().problems]
+        problems = [finding.message for finding in store.maintenance.check().problems]
         assert not problems, problems
         assert [m.text for m in store.session("cli:one").messages()] == [str(n) for n in range(writes)]
         for task in range(8):

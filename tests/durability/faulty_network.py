@@ -45,8 +45,8 @@ def main() -> None:
         session = store.session("cli:faulty")
         expected = [text for number in range(writes) for text in (str(number), f"answer {number}")]
         assert [message.text for message in session.messages()] == expected
-        assert {turn.status for turn in session.turns()} == {"completed"}
-        assert store.check().problems == ()
+        assert {turn.status for turn in session.turns.list()} == {"completed"}
+        assert store.maintenance.check().problems == ()
     print(json.dumps({"written": 2 * writes}))
 
 

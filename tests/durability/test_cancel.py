@@ -31,14 +31,14 @@ class CancellingStore(AsyncStore):
     at, when, repeats = 0, "before", False
     operations = 0
 
-    async def run(self, op):
+    async def _run(self, op):
         if self.task_to_cancel is None:
-            return await super().run(op)
+            return await super()._run(op)
         self.operations += 1
         is_target = self.operations == self.at or (self.repeats and self.operations > self.at > 0)
         if is_target and self.when == "before":
             self.task_to_cancel.cancel()
-        result = await super().run(op)
+        result = await super()._run(op)
         if is_target and self.when == "after":
             self.task_to_cancel.cancel()
         return result
@@ -59,7 +59,7 @@ async def check_session_usable(session) -> None:
     """Check that the next turn starts without waiting, and that every earlier turn and message has ended."""
     async with session.turn("next", wait=0) as turn:
         await turn.add(assistant_message("next answer"))
-    turns = await session.turns()
+    turns = await session.turns.list()
     assert "open" not in {turn.status for turn in turns}
     assert turns[-1].status == "completed"
     messages = await session.messages()

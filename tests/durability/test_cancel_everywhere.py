@@ -12,8 +12,7 @@ import types
 import pytest
 
 import recollect
-from recollect.store_async import AsyncStore
-from recollect.store_async.session import AsyncSession
+from public_methods import list_all_methods
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]}
 MAX_AWAITS = 400  # awaits of one method; more mean that it does not end
@@ -21,6 +20,11 @@ MAX_AWAITS = 400  # awaits of one method; more mean that it does not end
 
 def user_message(text: object) -> dict[str, str]:
     return {"role": "user", "content": str(text)}
+
+
+async def _append(session) -> None:
+    await session.append([user_message(number) for number in range(5)])
+    await session.append([user_message(number) for number in range(5)], after="1.2", update={"title": "replaced"})
 
 
 async def _turn(session) -> None:
@@ -33,30 +37,31 @@ async def _turn(session) -> None:
 
 async def _resume(session) -> None:
     turn = await session.turn("question", wait=0)
-    resumed_turn = await session.resume_turn(turn.id)
+    resumed_turn = await session.turns.resume(turn.id)
     await resumed_turn.complete()
-
-
-async def _iterate(session) -> None:
-    async for _ in session.iter_messages():
-        pass
 
 
 async def _compact_and_undo(session) -> None:
     await session.compact(before="1.3", summary="in short")
-    await session.undo_compaction()
+    await session.compactions.undo()
 
 
 async def _rewind_and_switch(session) -> None:
     await session.rewind("1.2")
     await session.append(user_message("otherwise"))
-    await session.switch(1)
+    await session.branches.switch(1)
 
 
 async def _attend(session) -> None:
-    await session.arrive("test", id="me")
-    await session.stay("me")
-    await session.leave("me")
+    await session.presence.arrive("test", id="me")
+    await session.presence.stay("me")
+    await session.presence.leave("me")
+
+
+async def _put_and_delete_record(records) -> None:
+    await records.put("kind", "key", {"a": 1}, expected=0)
+    await records.put("kind", "key", b"bytes", expected=1)
+    await records.delete("kind", "key", expected=2)
 
 
 async def _delete_and_restore_session(store) -> None:
@@ -66,88 +71,115 @@ async def _delete_and_restore_session(store) -> None:
 
 async def _pin_and_unpin(session) -> None:
     await session.pin_message("1.2")
-    await session.unpin_message("1.2")
+    await session.pin_message("1.2", pinned=False)
 
 
 async def _delete_and_restore_message(session) -> None:
-    await session.delete_message("1.2")
-    await session.restore_message("1.2")
+    await session.delete_messages(["1.2"])
+    await session.restore_messages(["1.2"])
+
+
+async def _add_and_remove_labels(session) -> None:
+    await session.update(add_labels=["a", "b"])
+    await session.update(remove_labels=["a"])
+
+
+async def _replace_and_erase(session) -> None:
+    await session.replace_message("1.2", user_message("word again"))
+    await session.replace_message("1.2", user_message("word at last"), erase=True)
+
+
+async def _append_keyed(session) -> None:
+    await session.append([recollect.Draft(role="user", parts=(), key=f"k{number}") for number in range(3)])
+    await session.append([recollect.Draft(role="user", parts=(), key=f"k{number}") for number in range(2, 5)])
+    await session.message(key="k4")
+    await session.store.message(key="k3")
+
+
+async def _delete_and_pop(session) -> None:
+    await session.delete_messages(["1.1", "1.2"])
+    await session.pop(2)
 
 
 SESSION = {
-    "append": lambda session: session.append([user_message(number) for number in range(5)]),
+    "append": _append,
     "messages": lambda session: session.messages(),
-    "iter_messages": _iterate,
     "message": lambda session: session.message("1.1"),
-    "response": lambda session: session.response("1.1"),
     "history": lambda session: session.history("anthropic"),
     "active_tokens": lambda session: session.active_tokens(),
-    "compact undo_compaction": _compact_and_undo,
-    "compactions": lambda session: session.compactions(),
-    "compaction": lambda session: session.compaction(),
-    "snapshot": lambda session: session.snapshot("summary", "so far"),
-    "snapshots": lambda session: session.snapshots(),
-    "pin_message unpin_message": _pin_and_unpin,
-    "delete_message restore_message": _delete_and_restore_message,
+    "compact compactions.undo": _compact_and_undo,
+    "compactions.list": lambda session: session.compactions.list(),
+    "compactions.latest": lambda session: session.compactions.latest(),
+    "snapshots.add": lambda session: session.snapshots.add("summary", "so far"),
+    "snapshots.list": lambda session: session.snapshots.list(),
+    "pin_message": _pin_and_unpin,
+    "delete_messages restore_messages": _delete_and_restore_message,
+    "delete_messages pop": _delete_and_pop,
+    "replace_message": _replace_and_erase,
+    "mark_message": lambda session: session.mark_message("1.1", {"a": 1, "pinned": True}),
+    "message_versions": lambda session: session.message_versions("1.1"),
+    "append message ": _append_keyed,
     "update": lambda session: session.update(title="Other", metadata={"a": 1}),
+    "update add_labels": _add_and_remove_labels,
     "turn": _turn,
-    "resume_turn": _resume,
+    "turns.resume": _resume,
     "save_turn": lambda session: session.save_turn("question", {"role": "assistant", "content": "answer"}),
-    "turns": lambda session: session.turns(),
-    "tool_calls": lambda session: session.tool_calls(),
-    "start_tool_call": lambda session: session.start_tool_call("c1"),
-    "record_tool_result": lambda session: session.record_tool_result("c1", "found"),
-    "branches": lambda session: session.branches(),
-    "rewind switch": _rewind_and_switch,
+    "turns.list": lambda session: session.turns.list(),
+    "tools.list": lambda session: session.tools.list(),
+    "tools.start": lambda session: session.tools.start("c1"),
+    "tools.record_result": lambda session: session.tools.record_result("c1", "found"),
+    "branches.shown_counts": lambda session: session.branches.shown_counts(),
+    "shown_counts": lambda session: session.shown_counts([(0, None)]),
+    "find_append": lambda session: session.find_append("k"),
+    "branches.list": lambda session: session.branches.list(),
+    "rewind branches.switch": _rewind_and_switch,
     "fork": lambda session: session.fork(at="1.2"),
     "stats": lambda session: session.stats(),
     "refresh": lambda session: session.refresh(),
-    "arrive stay leave": _attend,
-    "present": lambda session: session.present(),
+    "presence.arrive presence.stay presence.leave": _attend,
+    "presence.list": lambda session: session.presence.list(),
+}
+RECORDS = {
+    "records.put records.delete": _put_and_delete_record,
+    "records.get": lambda records: records.get("kind", "key"),
+    "records.list": lambda records: records.list("kind"),
 }
 STORE = {
     "session": lambda store: store.session("cli:new"),
-    "create_session": lambda store: store.create_session(title="new"),
+    "session without an id": lambda store: store.session(title="new"),
     "get_session": lambda store: store.get_session("cli:a"),
     "find_session": lambda store: store.find_session("cli:a"),
     "list_sessions": lambda store: store.list_sessions(),
     "search": lambda store: store.search("word"),
-    "index": lambda store: store.index(),
-    "reindex": lambda store: store.reindex(),
+    "maintenance.index": lambda store: store.maintenance.index(),
+    "maintenance.reindex": lambda store: store.maintenance.reindex(),
     "delete_session restore_session": _delete_and_restore_session,
     "erase_session": lambda store: store.erase_session("cli:gone", deleted=True),
-    "empty_trash": lambda store: store.empty_trash(),
-    "prune": lambda store: store.prune(keep=1),
-    "recover": lambda store: store.recover(),
-    "last_session": lambda store: store.last_session(),
-    "set_last_session": lambda store: store.set_last_session("cli:b"),
-    "setting": lambda store: store.setting("k"),
-    "set_setting": lambda store: store.set_setting("k", 1),
+    "maintenance.empty_trash": lambda store: store.maintenance.empty_trash(),
+    "maintenance.prune": lambda store: store.maintenance.prune(keep=1),
+    "maintenance.recover": lambda store: store.maintenance.recover(),
     "stats": lambda store: store.stats(),
-    "owners": lambda store: store.owners(),
+    "maintenance.owners": lambda store: store.maintenance.owners(),
     "shown_counts": lambda store: store.shown_counts(["cli:a", "cli:b"]),
-    "tool_stats": lambda store: store.tool_stats(),
-    "check": lambda store: store.check(repair=True),
-    "space": lambda store: store.space(),
-    "optimize": lambda store: store.optimize(),
+    "message": lambda store: store.message(key="k"),
+    "tools.stats": lambda store: store.tools.stats(),
+    "maintenance.check": lambda store: store.maintenance.check(repair=True),
+    "maintenance.space": lambda store: store.maintenance.space(),
+    "maintenance.optimize": lambda store: store.maintenance.optimize(),
 }
 EXCLUSIONS = {
-    "run": "the basis of all other methods",
-    "follow": "the basis of methods with several operations",
-    "scope": "awaits nothing",
+    "as_owner": "awaits nothing",
+    "to_dict": "awaits nothing",
     "watch": "tests/conformance",
-    "backup": "writes a file next to the store; tests/durability/test_maintenance.py",
+    "maintenance.backup": "writes a file next to the store; tests/durability/test_maintenance.py",
     "close": "tests/durability/test_cancel.py",
 }
 
 
-def public_methods(api_class: type) -> set[str]:
-    return {name for name, value in vars(api_class).items() if isinstance(value, types.FunctionType) and name[0] != "_"}
-
-
-@pytest.mark.parametrize(("api_class", "table"), [(AsyncStore, STORE), (AsyncSession, SESSION)])
+@pytest.mark.parametrize(("api_class", "table"), [(recollect.Store, STORE), (recollect.Session, SESSION)])
 def test_every_public_method_is_in_a_table(api_class, table):
-    assert public_methods(api_class) - set(EXCLUSIONS) - {name for row in table for name in row.split()} == set()
+    names = {name for row in (*table, *RECORDS) for name in row.split()}
+    assert list_all_methods(api_class) - set(EXCLUSIONS) - names == set()
 
 
 @types.coroutine
@@ -182,7 +214,7 @@ def filled_path(tmp_path_factory):
             [user_message("word one"), user_message("word two"), user_message("word three"), user_message("word four")]
         )
         session.append(CALL, "anthropic")
-        store.session("cli:b").append(user_message("b"))
+        store.session("cli:b").append(recollect.Draft(role="user", parts=(recollect.TextPart(text="b"),), key="k"))
         store.session("cli:gone")
         store.delete_session("cli:gone")
     return path
@@ -194,7 +226,8 @@ async def cancel_at_every_await(filled_path: str, path: str, receiver: str, acti
         shutil.copy(filled_path, path)
         async with recollect.open_async(path) as store:
             session = await store.session("cli:a")
-            task = asyncio.create_task(cancel_at_await(action(session if receiver == "session" else store), at))
+            receivers = {"session": session, "store": store, "records": session.records}
+            task = asyncio.create_task(cancel_at_await(action(receivers[receiver]), at))
             await asyncio.wait([task], timeout=60)
             assert task.done()
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -207,24 +240,26 @@ async def cancel_at_every_await(filled_path: str, path: str, receiver: str, acti
 
 async def check_store_usable(store) -> None:
     """Check that the store is intact, no append is partial, and a new turn starts without waiting."""
-    report = await store.check(deep=False)
+    report = await store.maintenance.check(deep=False)
     assert [problem.message for problem in report.problems] == []
     session = await store.session("cli:a")
     count = (await session.refresh()).message_count
     texts = [message.text for message in await session.messages()]
     assert len(texts) == count
     assert sum(text in set("01234") for text in texts) in (0, 5)
+    assert (session.title == "replaced") == (texts[2:3] == ["0"])
     async with session.turn("next", wait=0) as turn:
         await turn.add({"role": "assistant", "content": "yes"})
-    assert {turn.status for turn in await session.turns()} <= {"completed", "cancelled", "failed", "interrupted"}
+    assert {turn.status for turn in await session.turns.list()} <= {"completed", "cancelled", "failed", "interrupted"}
 
 
-CASES = [("session", name) for name in SESSION] + [("store", name) for name in STORE]
+TABLES = {"session": SESSION, "store": STORE, "records": RECORDS}
+CASES = [(receiver, name) for receiver, table in TABLES.items() for name in table]
 
 
 @pytest.mark.parametrize(("receiver", "name"), CASES)
 def test_cancelling_at_every_await_leaves_the_store_usable(filled_path, path, receiver, name):
-    action = (SESSION if receiver == "session" else STORE)[name]
+    action = TABLES[receiver][name]
     awaits = asyncio.run(cancel_at_every_await(filled_path, path, receiver, action))
     print(f"{receiver}.{name}: cancelled at each of {awaits} awaits")
     assert awaits > 0

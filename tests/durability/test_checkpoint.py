@@ -61,6 +61,7 @@ class TestCheckpoint:
         reader = connection.connect_reader(path, 5.0)
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM messages").fetchall()
+        checkpoints.clear()
         write(store, 300)  # waiting for the reader would take 30 seconds each time
         assert wal_pages(path) > 3 * PAGES
         assert 2 <= len(checkpoints) <= 2 + wal_pages(path) // (PAGES // 2)

@@ -42,7 +42,7 @@ def test_messages_keep_their_order_when_the_clock_jumps(path, set_clock, check_d
         assert [message.text for message in session.messages()] == expected
         assert [message["content"] for message in session.history("openai")] == expected
         assert [message.position for message in session.messages(last=5)] == list(range(14, 19))
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
         assert len(store.search("8")) == 2
     check_database(path)
 
@@ -51,7 +51,7 @@ def test_pages_of_a_list_have_each_session_once_when_the_clock_jumps(path, set_c
     with recollect.open(path) as store:
         for number in range(30):
             set_clock(JUMPS[number % len(JUMPS)])
-            store.create_session(id=f"s{number}").append(user_message(number))
+            store.session(id=f"s{number}").append(user_message(number))
         ids, page = [], store.list_sessions(7)
         while True:
             ids += [session.id for session in page]
@@ -73,7 +73,7 @@ def test_a_turn_completes_when_the_clock_jumps(path, set_clock):
                 with turn.stream() as stream:
                     set_clock(-days)
                     stream.write("answer")
-        turns = session.turns()
+        turns = session.turns.list()
         assert [turn.status for turn in turns] == ["completed"] * len(JUMPS)
         assert all(turn.latency_ms is None or turn.latency_ms >= 0 for turn in turns)
 
@@ -89,7 +89,7 @@ def test_a_killed_turn_is_interrupted_when_the_clock_jumps(path, set_clock, spaw
         session = store.session("cli:a")
         with session.turn("next", wait=0) as turn:
             turn.add({"role": "assistant", "content": "yes"})
-        assert [turn.status for turn in session.turns()] == ["interrupted", "completed"]
+        assert [turn.status for turn in session.turns.list()] == ["interrupted", "completed"]
 
 
 def test_a_wrong_clock_deletes_nothing(path, set_clock):
@@ -103,4 +103,4 @@ def test_a_wrong_clock_deletes_nothing(path, set_clock):
         set_clock(-30)
         store.restore_session("cli:new")
         assert [message.text for message in store.session("cli:new").messages()] == ["now"]
-        assert store.prune(older_than="1d", dry_run=True).dry_run
+        assert store.maintenance.prune(older_than="1d", dry_run=True).dry_run

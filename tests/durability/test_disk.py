@@ -134,7 +134,7 @@ class TestFullDisk:
                     write_until_full(turn.add, {"role": "assistant", "content": LARGE})
                 os.unlink(filler)
                 turn.add({"role": "assistant", "content": "done"})
-            assert session.turns()[-1].status == "completed"
+            assert session.turns.list()[-1].status == "completed"
             assert texts(session)[-1] == "done"
 
     def test_group_commit_on_a_full_disk_stores_exactly_the_acknowledged_messages(self, small_disk, check_database):
@@ -277,10 +277,17 @@ class TestReadOnly:
         with recollect.open(read_only_path) as store:
             assert len(texts(store.get_session("cli:a"))) == 20
             assert [session.id for session in store.list_sessions()] == ["cli:a"]
+            session = store.session("cli:a")  # opening an existing session writes nothing
+            assert len(texts(session)) == 20
             assert b"".join(export.chunks(store, ["cli:a"], "md"))
-            assert store.check().problems == ()
-            store.backup(copy)
-            for change in (lambda: store.session("cli:a"), lambda: store.delete_session("cli:a"), store.optimize):
+            assert store.maintenance.check().problems == ()
+            store.maintenance.backup(copy)
+            for change in (
+                lambda: store.session("cli:b"),
+                lambda: session.append(user_message("no")),
+                lambda: store.delete_session("cli:a"),
+                store.maintenance.optimize,
+            ):
                 with pytest.raises(StoreReadOnly):
                     change()
         with recollect.open(copy) as store:
@@ -300,8 +307,8 @@ class TestReadOnly:
         with recollect.open(filled_path) as store:
             hits = store.search("newest")
             assert hits == []
-            assert filled_path in hits.hindered
-            assert "read" in hits.hindered  # pyright: ignore[reportOperatorIssue]
+            assert filled_path in hits.index_error
+            assert "read" in hits.index_error  # pyright: ignore[reportOperatorIssue]
         command = [sys.executable, "-m", "recollect", "--db", filled_path, "sessions", "search", "1"]
         process = subprocess.run(command, capture_output=True, text=True, check=True)
         assert "newest messages were not searched" in process.stderr
@@ -437,7 +444,7 @@ class TestDamage:
         return content.index(b"word word", len(content) // 2) + 2
 
     def read_verified(self, path: str) -> None:
-        """Read every used page and verify its checksum, as store.check() does."""
+        """Read every used page and verify its checksum, as store.maintenance.check() does."""
         connection = None
         try:
             connection = connect_verified(path, 5.0)

@@ -76,11 +76,11 @@ with recollect.open(path) as store:
     fail(9)  # every read fails from now on
     try:
         store.session("a", create=False).messages()
-    except (recollect.Corrupted, recollect.StoreUnavailable):
+    except (recollect.errors.Corrupted, recollect.StoreUnavailable):
         print("raised")
     heal()
     assert len(store.session("a").messages()) == 42
-    assert store.check().sound
+    assert store.maintenance.check().ok
 """
 
 

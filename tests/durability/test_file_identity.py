@@ -107,7 +107,7 @@ class TestRemoved:
         with recollect.open(path) as store:
             session = store.session("cli:a")
             session.append([user_message(0), user_message(1)])
-            store.backup(tmp_path / "copy.db")
+            store.maintenance.backup(tmp_path / "copy.db")
             remove(path)
             with pytest.raises(StoreUnavailable):
                 session.append(user_message("lost"))
@@ -225,7 +225,7 @@ class TestReplaced:
         with recollect.open(path) as store:
             session = store.session("cli:b")
             session.append([user_message("x" * 5_000)] * 20)
-            store.optimize()
+            store.maintenance.optimize()
             session.append(user_message("in the WAL"))
             os.rename(path, path + ".moved")
             os.rename(other_path, path)
@@ -333,7 +333,7 @@ class TestTruncated:
         problems = []
         try:
             with recollect.open(filled_path) as store:
-                problems += [finding.message for finding in store.check().problems]
+                problems += [finding.message for finding in store.maintenance.check().problems]
                 for session in store.list_sessions():
                     session.messages()
         except (Corrupted, NotADatabase) as error:
@@ -347,13 +347,13 @@ class TestTruncated:
             with pytest.raises(RecollectError):
                 all_texts(store)
             try:
-                assert store.check().problems
+                assert store.maintenance.check().problems
             except Corrupted as error:
                 assert filled_path in str(error)  # noqa: PT017  both outcomes are correct
 
     def test_a_file_emptied_while_open_is_reported(self, filled_path):
         with recollect.open(filled_path) as store:
-            store.optimize()
+            store.maintenance.optimize()
             os.truncate(filled_path, 0)
             for _ in range(2):
                 for action in (all_texts, lambda store: store.search("x"), lambda store: store.session("cli:a")):

@@ -60,6 +60,28 @@ def test_acknowledged_group_commits_survive_kill(path, spawn, check_database):
     check_database(path)
 
 
+@pytest.mark.parametrize("interface", ["sync", "async"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_kill_leaves_the_old_messages_and_fields_or_the_new_ones(request, tmp_path, spawn, interface, engine):
+    url = str(tmp_path / "recollect.db") if engine == "sqlite" else request.getfixturevalue("postgres")
+    with recollect.open(url) as store:
+        store.session("cli:a", title="0", metadata={"step": 0}).append([{"role": "user", "content": "0"}] * 4)
+    for seed in range(KILLS):
+        with recollect.open(url) as store:
+            step = store.session("cli:a").metadata["step"]
+        lines = kill_after_delay(spawn("replace_messages", url, "cli:a", step + 1, interface), 300 + seed)
+        acknowledged_numbers = list(map(int, lines))
+        assert acknowledged_numbers == list(range(step + 1, step + 1 + len(acknowledged_numbers)))
+        with recollect.open(url) as store:
+            session = store.session("cli:a")
+            step = session.metadata["step"]
+            assert step - acknowledged_numbers[-1] in (0, 1)  # one may have been committed and not acknowledged
+            assert session.title == str(step)
+            assert texts(store, "cli:a")[-3:] == [str(step)] * 3
+            assert session.message_count == len(session.messages()) == 3 + step % 2
+            assert store.maintenance.check(deep=False).problems == ()
+
+
 @pytest.mark.parametrize("command", ["hold_turns", "stream_answers"])
 def test_open_turns_are_interrupted_after_kill(path, spawn, check_database, command):
     first = 0
@@ -72,7 +94,7 @@ def test_open_turns_are_interrupted_after_kill(path, spawn, check_database, comm
             acknowledged_questions = [line for line in lines if line.endswith(" ask")]
             assert len(questions) == len(set(questions))
             assert set(acknowledged_questions) <= set(questions)
-            assert "open" not in {turn.status for turn in session.turns()}
+            assert "open" not in {turn.status for turn in session.turns.list()}
             assert not [message.id for message in messages if message.state in ("streaming", "pending")]
             steps = {message.text for message in messages if message.text.endswith(" step")}
             assert {line for line in lines if line.endswith(" step")} <= steps
@@ -80,7 +102,7 @@ def test_open_turns_are_interrupted_after_kill(path, spawn, check_database, comm
                 check_chunks(session, messages, lines)
             with session.turn("next one", wait=0) as turn:  # immediately, without waiting for a lease
                 turn.add({"role": "assistant", "content": "next answer"})
-            assert session.turns()[-1].status == "completed"
+            assert session.turns.list()[-1].status == "completed"
         first = max(int(text.split()[0]) for text in questions) + 1
     check_database(path)
 
@@ -108,11 +130,11 @@ def test_a_killed_turn_is_interrupted_when_the_session_is_next_opened(path, spaw
     child = spawn("hold_turn", path, "cli:a", streaming)
     assert child.stdout.readline() == b"open\n"
     with recollect.open(path) as store:
-        assert [turn.status for turn in store.session("cli:a").turns()] == ["open"]
+        assert [turn.status for turn in store.session("cli:a").turns.list()] == ["open"]
         child.kill()
         child.wait()
         session = store.session("cli:a")
-        (turn,) = session.turns()
+        (turn,) = session.turns.list()
         assert turn.status == "interrupted"
         assert turn.ended_at is not None
         assert [message.text for message in session.messages()] == ["mine", *(["half an"] if streaming else [])]
@@ -130,7 +152,7 @@ def test_a_killed_turn_does_not_block_an_open_handle(path, spawn):
         child.wait()
         with session.turn("now") as turn:
             turn.add({"role": "assistant", "content": "yes"})
-        assert [turn.status for turn in session.turns()] == ["interrupted", "completed"]
+        assert [turn.status for turn in session.turns.list()] == ["interrupted", "completed"]
 
 
 def test_a_turn_of_a_running_process_is_not_interrupted(path, spawn):
@@ -142,7 +164,7 @@ def test_a_turn_of_a_running_process_is_not_interrupted(path, spawn):
             with pytest.raises(SessionBusy) as exc_info:
                 session.turn("mine too")
             assert str(child.pid) in exc_info.value.holder  # pyright: ignore[reportAttributeAccessIssue]
-        assert [turn.status for turn in session.turns()] == ["open"]
+        assert [turn.status for turn in session.turns.list()] == ["open"]
         assert session.messages()[-1].state == "streaming"
         assert session.message_count == 2  # the refused turn wrote nothing
         fork = session.fork()
@@ -152,7 +174,7 @@ def test_a_turn_of_a_running_process_is_not_interrupted(path, spawn):
         child.stdin.flush()
         assert child.stdout.readline() == b"done\n"
         session = store.session("cli:a")
-        assert [turn.status for turn in session.turns()] == ["completed"]
+        assert [turn.status for turn in session.turns.list()] == ["completed"]
         assert [message.text for message in session.messages()] == ["mine", "half an", "still mine"]
         with session.turn("after"):
             pass
@@ -171,4 +193,4 @@ def test_a_turn_waits_for_a_turn_of_another_process(path, spawn):
         child.stdin.flush()
         with session.turn("x", wait=20):
             pass
-        assert [turn.status for turn in session.turns()] == ["completed", "completed"]
+        assert [turn.status for turn in session.turns.list()] == ["completed", "completed"]

@@ -17,8 +17,9 @@ import recollect.storage.messages
 path, when = sys.argv[1:]
 store = recollect.open(path)
 store.session("cli:a").append({"role": "user", "content": "kept"})
-if when != "reading":
-    store.close()
+store.close()
+if when == "reading":
+    store = recollect.open(path)  # the first read opens a connection, and the next ones would use it again
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 descriptors = []
 try:

@@ -43,7 +43,7 @@ class Ledger:
                 questions = [message.text for message in messages if message.role == "user"]
                 assert questions == [str(n) for n in range(len(questions))]
                 assert len(questions) > number
-                statuses = [turn.status for turn in session.turns()]
+                statuses = [turn.status for turn in session.turns.list()]
                 assert len(statuses) == len(questions)
                 assert set(statuses) <= {"completed", "interrupted"}
                 self.interrupted += statuses.count("interrupted")
@@ -82,7 +82,7 @@ def test_acknowledged_turns_survive_a_thousand_kills(path, spawn, check_database
     ledger.check(path)
     check_database(path)
     with recollect.open(path) as store:
-        assert not store.check().problems
+        assert not store.maintenance.check().problems
     process = subprocess.run(
         [sys.executable, "-m", "recollect", "db", "check", "--db", path], capture_output=True, text=True, check=False
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import glob
 import os
 import resource
@@ -34,7 +35,7 @@ import sys, time, recollect
 def stall(*_):
     print("started", flush=True)
     time.sleep(600)
-recollect.open(sys.argv[1]).backup(sys.argv[2], progress=stall)
+recollect.open(sys.argv[1]).maintenance.backup(sys.argv[2], progress=stall)
 """
 
 
@@ -78,7 +79,9 @@ class TestBackup:
             copies = []
             for number in range(5):
                 last_numbers = [int(writer.stdout.readline()) for writer in writers]
-                copy = store.backup(tmp_path / f"copy{number}.db", progress=(lambda *_: None) if number % 2 else None)
+                copy = store.maintenance.backup(
+                    tmp_path / f"copy{number}.db", progress=(lambda *_: None) if number % 2 else None
+                )
                 copies.append((copy, last_numbers))
             for writer in writers:
                 writer.kill()
@@ -86,7 +89,7 @@ class TestBackup:
         for copy, last_numbers in copies:
             check_database(copy)
             with recollect.open(copy) as store:
-                assert store.check().problems == ()
+                assert store.maintenance.check().problems == ()
                 for number, last in enumerate(last_numbers):
                     messages = store.get_session(f"s{number}").messages()
                     check_order(messages)
@@ -107,7 +110,7 @@ class TestBackup:
                 tasks = [asyncio.create_task(write(number)) for number in range(8)]
                 await asyncio.sleep(0.02)
                 progress_calls = []
-                await store.backup(copy, progress=lambda done, total: progress_calls.append((done, total)))
+                await store.maintenance.backup(copy, progress=lambda done, total: progress_calls.append((done, total)))
                 await asyncio.gather(*tasks)
                 assert progress_calls
 
@@ -121,33 +124,33 @@ class TestBackup:
         copy = str(tmp_path / "copy.db")
         with recollect.open(":memory:") as store:
             store.session("a").append([user_message(number) for number in range(3)])
-            store.backup(copy)
+            store.maintenance.backup(copy)
         with recollect.open(copy) as store:
             check_order(store.session("a").messages())
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
             assert store._engine._file.writer.execute("PRAGMA journal_mode").get == "wal"  # pyright: ignore[reportAttributeAccessIssue]
 
     def test_backup_of_a_large_store_in_memory(self, tmp_path):
         copy = str(tmp_path / "copy.db")
         with recollect.open(":memory:") as store:
             store.session("a").append([user_message("x" * 10_000 + str(number)) for number in range(600)])
-            store.backup(copy)
+            store.maintenance.backup(copy)
         with recollect.open(copy) as store:
             assert len(store.session("a").messages()) == 600
-            assert store.check().found == ()  # every page has a checksum, also those written before page 1
+            assert store.maintenance.check().found == ()  # every page has a checksum, also those written before page 1
 
     def test_backup_of_a_large_store_with_pages_in_the_wal(self, path, tmp_path):
         with recollect.open(path) as store:
             for number in range(300):
                 store.session("a").append(user_message("x" * 10_000 + str(number)))
             assert os.path.getsize(path + "-wal") > 1_000_000
-            copy = store.backup(tmp_path / "copy.db")
+            copy = store.maintenance.backup(tmp_path / "copy.db")
             assert store.session("a").append(user_message("later")).ids == ["1.301"]
             kept_path = recollect.restore(copy, path)
             assert len(store.session("a").messages()) == 300
             recollect.restore(kept_path, path)
             assert len(store.session("a").messages()) == 301
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
 
     def test_backup_of_a_large_store_that_another_program_changed(self, path, tmp_path):
         with recollect.open(path) as store:
@@ -156,22 +159,22 @@ class TestBackup:
             other.execute("UPDATE messages SET metadata = '{}'")
             other.commit()
         with recollect.open(path) as store:
-            assert [finding.kind for finding in store.check().problems] == ["checksum"]
-            copy = store.backup(tmp_path / "copy.db")
+            assert [finding.kind for finding in store.maintenance.check().problems] == ["checksum"]
+            copy = store.maintenance.backup(tmp_path / "copy.db")
         recollect.restore(copy, tmp_path / "back.db")
         with recollect.open(tmp_path / "back.db") as store:
             assert len(store.session("a").messages()) == 600
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
 
     def test_backup_and_restore_with_a_file_size_limit_raise(self, path, tmp_path, limit_file_size):
         with recollect.open(path) as store:
             store.session("a").append([user_message("x" * 10_000 + str(number)) for number in range(300)])
-            copy = store.backup(tmp_path / "copy.db")
+            copy = store.maintenance.backup(tmp_path / "copy.db")
             with (
                 limit_file_size(1_000_000),
                 pytest.raises(StoreUnavailable, match=r"small\.db cannot be used.*ulimit -f"),
             ):
-                store.backup(tmp_path / "small.db")
+                store.maintenance.backup(tmp_path / "small.db")
         with limit_file_size(1_000_000):
             for target in (tmp_path / "new.db", path):
                 with pytest.raises(StoreUnavailable, match=r"cannot be used.*ulimit -f"):
@@ -182,7 +185,7 @@ class TestBackup:
         target = tmp_path / "pipe"  # not a device: if this test fails, the file is replaced
         os.mkfifo(target)
         with recollect.open(path) as store, pytest.raises(recollect.InvalidValue, match="is not a regular file"):
-            store.backup(target, overwrite=True)
+            store.maintenance.backup(target, overwrite=True)
         assert target.is_fifo()
 
     def test_a_failed_backup_leaves_no_file(self, path, tmp_path):
@@ -193,7 +196,7 @@ class TestBackup:
                 raise KeyboardInterrupt
 
             with pytest.raises(KeyboardInterrupt):
-                store.backup(tmp_path / "copy.db", progress=interrupt)
+                store.maintenance.backup(tmp_path / "copy.db", progress=interrupt)
             store.session("a").append(user_message("y"))
         assert sorted(os.listdir(tmp_path)) == ["recollect.db"]
 
@@ -201,8 +204,8 @@ class TestBackup:
         other = str(tmp_path / "other.db")
         with recollect.open(path) as store, recollect.open(other) as open_store:
             open_store.session("a").append(user_message("x"))
-            with pytest.raises(recollect.FileExists):
-                store.backup(other, overwrite=True)
+            with pytest.raises(recollect.errors.FileExists):
+                store.maintenance.backup(other, overwrite=True)
             assert texts(open_store.session("a")) == ["x"]
 
     def test_backup_to_a_full_disk_raises_disk_full(self, path, tmp_path):
@@ -210,7 +213,7 @@ class TestBackup:
             store.session("a").append(user_message("x" * 10_000))
             with disk_of(tmp_path / "small", "64k") as folder:
                 with pytest.raises(DiskFull) as exc_info:
-                    store.backup(folder / "copy.db")
+                    store.maintenance.backup(folder / "copy.db")
                 assert str(folder / "copy.db") in str(exc_info.value)
                 assert os.listdir(folder) == []
 
@@ -226,7 +229,7 @@ class TestBackup:
             killed_child.communicate()
             assert len(glob.glob(copy + ".*.part")) == 2
             with recollect.open(filled_path) as store:
-                store.backup(copy)
+                store.maintenance.backup(copy)
             (temporary,) = glob.glob(copy + ".*.part")
             assert f"-{running_child.pid}-" in temporary
         finally:
@@ -234,7 +237,7 @@ class TestBackup:
             running_child.communicate()
         recollect.restore(copy, tmp_path / "restored.db")
         with recollect.open(tmp_path / "restored.db") as store:
-            store.backup(copy, overwrite=True)
+            store.maintenance.backup(copy, overwrite=True)
         assert glob.glob(str(tmp_path / "*.part*")) == []
 
 
@@ -246,7 +249,7 @@ class TestRestore:
         with recollect.open(path) as store:
             session = store.session("a", title="Before", task="Earlier")
             session.append([user_message(number) for number in range(3)])
-            store.backup(copy)
+            store.maintenance.backup(copy)
             session.append([user_message(number) for number in range(3, 5)])
             session.update(title="After")
             store.session("new").append(user_message("new"))
@@ -260,7 +263,7 @@ class TestRestore:
         assert os.stat(kept_path).st_mode & 0o777 == 0o600
         for target, count, title in ((path, 3, "Before"), (kept_path, 5, "After"), (backup, 3, "Before")):
             with recollect.open(target) as store:
-                assert store.check().found == ()
+                assert store.maintenance.check().found == ()
                 assert (len(store.session("a").messages()), store.session("a").title) == (count, title)
                 assert (store.get_session("new") is not None) == (target == kept_path)
             check_database(target)
@@ -297,7 +300,7 @@ class TestRestore:
             check_order(session.messages())
             with pytest.raises(recollect.SessionNotFound):
                 store.session("new", create=False)
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
         check_database(path)
 
     def test_restore_while_processes_write(self, backup, path, spawn, check_database):
@@ -312,13 +315,13 @@ class TestRestore:
         assert all("SessionNotFound" in output for output in error_outputs), error_outputs
         check_database(path)
         with recollect.open(kept_path) as store:
-            assert store.check().problems == ()
+            assert store.maintenance.check().problems == ()
             for number in range(3):
                 messages = store.get_session(f"s{number}").messages()
                 check_order(messages)
                 assert len(messages) >= 10
         with recollect.open(path) as store:
-            assert store.check().problems == ()
+            assert store.maintenance.check().problems == ()
             assert [session.id for session in store.list_sessions()] == ["a"]
             check_order(store.session("a").messages())
 
@@ -384,7 +387,7 @@ class TestRestore:
         recollect.restore(copy, target, verify=False)
         with recollect.open(target) as store:
             assert len(store.session("a").messages()) == 600
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
 
     @pytest.mark.parametrize("damage", ["text", "pages", "schema"])
     def test_restore_over_a_damaged_store(self, backup, path, damage):
@@ -399,7 +402,7 @@ class TestRestore:
         kept_path = recollect.restore(backup, path)
         assert pages(kept_path)[1:] == pages_before[1:]
         with recollect.open(path) as store:
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
             assert len(store.session("a").messages()) == 3
 
     def test_restore_over_a_foreign_database_is_refused(self, backup, tmp_path):
@@ -426,7 +429,7 @@ class TestRestore:
             1,
             3,
         )
-        assert description.active_at is not None
+        assert description.active_at.utcoffset() == datetime.timedelta(0)
 
     def test_an_older_backup_is_migrated(self, backup, path, monkeypatch):
         migrations = sql.migrations("sqlite")
@@ -478,12 +481,19 @@ DAMAGE = {
     "a status without a result": ("UPDATE tool_calls SET status = 'pending'", "tool call", "wrong status", False),
     "a key for nothing": ("UPDATE appends SET position = 500", "idempotency key", "'k'", False),
     "a key on no branch": ("UPDATE appends SET branch = 500", "idempotency key", "'k'", False),
+    "a message key twice": ("UPDATE messages SET client_key = 'mk' WHERE key = (1 << 32) | 2", "message key", "has the key 'mk'", False),
+    "a version of nothing": ("UPDATE message_versions SET message = message + 500", "message", "has an earlier version, but does not exist", False),
+    "a version that cannot be read": ("UPDATE message_versions SET parts = '[{\"kind\":\"text\"}]'", "message", "Version 1 of message", False),
+    "a version that is not JSON": ("UPDATE message_versions SET metadata = '[{'", "message", "Version 1 of message", False),
     "the references to a payload": ("UPDATE blobs SET refs = 5", "payload", "counts 5 references; there are 2", True),
     "a payload that is gone": ("DELETE FROM blobs", "payload", "is missing; 2 messages", False),
     "a payload that is another": ("UPDATE blobs SET data = zeroblob(size)", "payload", "does not match its checksum", False),
     "the size of a payload": ("UPDATE blobs SET size = 5", "payload", "does not have its stored size", False),
     "a title": ("UPDATE titles SET folded = 'other' WHERE session = 1", "title", "does not match its title", True),
     "a title that is gone": ("DELETE FROM titles WHERE session = 1", "title", "does not match its title", True),
+    "a label that is gone": ("DELETE FROM session_labels WHERE label = 'y'", "label", "labels that differ", True),
+    "a label of another": ("UPDATE session_labels SET label = 'z' WHERE label = 'y'", "label", "labels that differ", True),
+    "labels of no session": ("UPDATE sessions SET labels = NULL WHERE id = 'a'", "label", "labels that differ", True),
     "numbers of branches": ("UPDATE trees SET branches = 1", "counter", "twice", False),
     "a reference": ("UPDATE branches SET tree = 55 WHERE key = 1", "reference", "trees", False),
     "an index": ("PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'pinned_at IS NOT NULL AND', '') WHERE name = 'sessions_pinned'", "structure", "sessions_pinned", False),
@@ -495,22 +505,26 @@ class TestCheck:
     def filled_path(self, path):
         """Return the path of a closed store with every kind of row."""
         with recollect.open(path) as store:
-            session = store.session("a", title="Title")
+            session = store.session("a", title="Title", labels=["x", "y"])
             session.append([user_message(number) for number in range(4)], key="k")
             session.append(
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "t", "input": {}}]}
             )
-            session.record_tool_result("1", "r")
+            session.tools.record_result("1", "r")
             session.save_turn("q", {"role": "assistant", "content": "a"})
             fork = session.fork(2, id="f", title="Fork")
             for _ in range(2):
                 fork.append(recollect.Draft(role="user", parts=(recollect.AttachmentPart(data="QUJD" * 3_000),)))
+            session.append(
+                recollect.Draft(role="user", parts=(recollect.AttachmentPart(data="QUJE" * 3_000),), key="mk")
+            )
+            session.replace_message(session.message(key="mk").id, user_message("replaced"))
             session.rewind(8)
             session.rewind(4)
             session.append([user_message(number) for number in range(4)])
             store.session("trash").append(user_message("x"))
             store.delete_session("trash")
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
         return path
 
     @pytest.mark.parametrize("name", DAMAGE)
@@ -518,23 +532,23 @@ class TestCheck:
         statement, kind, text, derivable = DAMAGE[name]
         execute_directly(filled_path, *statement.split("; "))
         with recollect.open(filled_path) as store:
-            findings = store.check()
+            findings = store.maintenance.check()
             matches = [finding for finding in findings.problems if finding.kind == kind and text in finding.message]
             assert matches, findings
-            assert not findings.sound
+            assert not findings.ok
             assert all(finding.advice for finding in findings.found)
-            repair_report = store.check(repair=True)
+            repair_report = store.maintenance.check(repair=True)
             assert any(text in finding.message for finding in repair_report.repaired) == derivable, repair_report
-            assert store.check().sound == derivable
+            assert store.maintenance.check().ok == derivable
 
     def test_an_outdated_title_sort_key_is_only_a_notice(self, filled_path):
         with recollect.open(filled_path) as store:
             store.session("a").update(title="Été")
         execute_directly(filled_path, "UPDATE titles SET folded = lower('Été') WHERE session = 1")
         with recollect.open(filled_path) as store:
-            assert store.check().sound
-            assert store.check(repair=True).repaired
-            assert store.check().found == ()
+            assert store.maintenance.check().ok
+            assert store.maintenance.check(repair=True).repaired
+            assert store.maintenance.check().found == ()
 
     def test_check_finds_a_flipped_bit_by_the_checksum(self, filled_path):
         with open(filled_path, "r+b") as file:
@@ -542,9 +556,11 @@ class TestCheck:
             file.seek(content.index(b"Title"))
             file.write(b"Tidal")
         with recollect.open(filled_path) as store:
-            (finding,) = [finding for finding in store.check().problems if finding.kind == "checksum"]
+            (finding,) = [finding for finding in store.maintenance.check().problems if finding.kind == "checksum"]
             assert "checksum" in finding.message
-            assert not [finding for finding in store.check(deep=False).problems if finding.kind == "checksum"]
+            assert not [
+                finding for finding in store.maintenance.check(deep=False).problems if finding.kind == "checksum"
+            ]
 
     def test_check_reports_an_overwritten_page(self, filled_path):
         connection = connect(filled_path, 5.0)
@@ -555,10 +571,10 @@ class TestCheck:
             file.write(b"\xff" * 4096)
         with recollect.open(filled_path) as store:
             try:
-                findings = store.check()
+                findings = store.maintenance.check()
             except Corrupted:
                 findings = None
-            assert findings is None or not findings.sound
+            assert findings is None or not findings.ok
 
     def test_async_check_repairs_counts(self, filled_path):
         execute_directly(filled_path, "UPDATE sessions SET message_count = 99 WHERE id = 'a'")
@@ -566,10 +582,10 @@ class TestCheck:
         async def check_and_repair():
             async with recollect.open_async(filled_path) as store:
                 progress_calls = []
-                assert not (await store.check(progress=lambda *counts: progress_calls.append(counts))).sound
+                assert not (await store.maintenance.check(progress=lambda *counts: progress_calls.append(counts))).ok
                 assert progress_calls == [(3, 3)]
-                assert (await store.check(repair=True)).sound
-                assert (await store.check()).found == ()
+                assert (await store.maintenance.check(repair=True)).ok
+                assert (await store.maintenance.check()).found == ()
                 assert (await store.session("a")).message_count == 8
 
         asyncio.run(check_and_repair())
@@ -582,11 +598,11 @@ class TestCheck:
                 for _ in range(9):
                     writer.stdout.readline()
             for _ in range(10):
-                assert store.check().problems == ()
+                assert store.maintenance.check().problems == ()
             for writer in writers:
                 writer.kill()
                 writer.communicate()
-            assert store.check().problems == ()
+            assert store.maintenance.check().problems == ()
 
 
 def test_optimize_while_processes_write(path, spawn, check_database):
@@ -598,13 +614,13 @@ def test_optimize_while_processes_write(path, spawn, check_database):
             writer.stdout.readline()
         for number in range(10):
             store.erase_session(f"old{number}")
-        assert store.optimize().after > 0
+        assert store.maintenance.optimize().after > 0
         for writer in writers:
             for _ in range(10):
                 writer.stdout.readline()
             writer.kill()
             writer.communicate()
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
         for number in range(3):
             check_order(store.session(f"s{number}").messages())
     check_database(path)
@@ -620,9 +636,9 @@ def test_an_engine_without_a_file_raises_not_supported(path):
     with recollect.open(path) as inner:
         inner.session("a").append(user_message("x"))
         store = recollect.Store(EngineWithoutFile())
-        for action in (store.space, store.optimize, lambda: store.backup("x.db")):
-            with pytest.raises(recollect.NotSupported):
+        for action in (store.maintenance.space, store.maintenance.optimize, lambda: store.maintenance.backup("x.db")):
+            with pytest.raises(recollect.errors.NotSupported):
                 action()
-        findings = store.check()
-        assert findings.sound
+        findings = store.maintenance.check()
+        assert findings.ok
         assert "structure" not in findings.checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -42,6 +43,37 @@ def check_shared(messages) -> None:
         by_writer.setdefault(writer, []).append(number)
     assert len(by_writer) == PROCESSES * THREADS
     assert all(numbers == [str(number) for number in range(COUNT)] for numbers in by_writer.values())
+
+
+def test_processes_store_each_key_once_and_pop_each_message_once(path, spawn):
+    recollect.open(path).close()
+    children = [spawn("append_keys_and_pop", path, 60) for _ in range(4)]
+    check_keys_and_pops(path, children, 57 + 7)
+
+
+def check_keys_and_pops(path, children, count) -> None:
+    """Start the children `append_keys_and_pop` together, and compare what they print with the store."""
+    for child in children:
+        assert child.stdout.readline() == b"ready\n"
+    tell_all(children)
+    ids, *others = [json.loads(child.stdout.readline()) for child in children]
+    assert all(other == ids for other in others)
+    with recollect.open(path) as store:
+        messages = store.session("cli:shared").messages()
+        assert {message.key: message.id for message in messages} == ids
+        assert len(messages) == count
+        tell_all(children)
+        popped_ids = [id for child in children for id in json.loads(child.stdout.readline())]
+        assert sorted(popped_ids) == sorted(ids.values())
+        assert [child.communicate(timeout=60)[1] for child in children] == [b""] * len(children)
+        assert store.session("cli:shared").messages() == []
+        assert store.maintenance.check().problems == ()
+
+
+def tell_all(children) -> None:
+    for child in children:
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
 
 
 def run_forking_script(code: str, path: str) -> None:
@@ -335,7 +367,7 @@ with session.turn("mine") as turn:
         os._exit(1)
     wait_for(pid)
     turn.add({"role": "assistant", "content": "still"})
-assert [turn.status for turn in session.turns()] == ["completed"]
+assert [turn.status for turn in session.turns.list()] == ["completed"]
 print("the end")
 """,
         path,

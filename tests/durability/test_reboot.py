@@ -51,8 +51,8 @@ def test_a_turn_from_before_a_reboot_is_recovered(tmp_path, reboot):
     kill_during_turn(path)
     reboot()
     with recollect.open(path) as store:
-        assert store.recover() == ["a"]
-        assert store.session("a").turns()[-1].status == "interrupted"
+        assert store.maintenance.recover() == ["a"]
+        assert store.session("a").turns.list()[-1].status == "interrupted"
 
 
 def test_a_turn_from_before_a_reboot_does_not_block_a_new_turn(tmp_path, reboot):
@@ -130,7 +130,7 @@ def _is_unlocked(lock):
 def test_a_turn_of_a_running_container_is_not_interrupted(container):
     path, _ = container
     with recollect.open(path) as store:
-        assert store.recover() == []
+        assert store.maintenance.recover() == []
         with pytest.raises(recollect.SessionBusy):
             store.get_session("a").turn("next")
 
@@ -140,8 +140,8 @@ def test_a_turn_of_a_killed_container_is_recovered(container):
     path, kill = container
     kill()
     with recollect.open(path) as store:
-        assert store.recover() == ["a"]
-        assert store.session("a").turns()[-1].status == "interrupted"
+        assert store.maintenance.recover() == ["a"]
+        assert store.session("a").turns.list()[-1].status == "interrupted"
         with store.session("a").turn("next") as turn:
             turn.add({"role": "assistant", "content": "here"})
 
@@ -151,7 +151,7 @@ def test_a_replaced_lock_file_does_not_prove_that_a_process_ended(container):
     os.rename(f"{path}-live", f"{path}-moved")
     with recollect.open(path) as store:
         kill(f"{path}-moved")
-        assert store.recover() == []
+        assert store.maintenance.recover() == []
         with pytest.raises(recollect.SessionBusy):
             store.get_session("a").turn("next")
 
@@ -169,18 +169,18 @@ def test_the_last_store_removes_the_lock_file(tmp_path):
 def test_a_forked_child_has_its_own_lock(tmp_path):
     path = str(tmp_path / "sessions.db")
     with recollect.open(path) as store:
-        parent_holder = store.scope().holder
+        parent_holder = store._scope().holder
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             store.session("child")
-            os.write(writer, store.scope().holder.encode())
+            os.write(writer, store._scope().holder.encode())
             os._exit(0)
         os.close(writer)
         with os.fdopen(reader) as text:
             child_holder = text.read()
         os.waitpid(pid, 0)
-        assert store.scope().holder == parent_holder
+        assert store._scope().holder == parent_holder
         assert child_holder.rpartition("~")[2] != parent_holder.rpartition("~")[2]
         assert child_holder.rpartition(".")[0].rpartition("~")[2] == parent_holder.rpartition(".")[0].rpartition("~")[2]
         assert not _is_unlocked(f"{path}-live")

@@ -72,7 +72,7 @@ class TestFullDisk:
             assert os.path.exists(filesystem.reserve_path(path))  # an append must not use it
             store.delete_session("cli:1")
             store.erase_session("cli:1")
-            store.prune(older_than=0, erase=True)
+            store.maintenance.prune(older_than=0, erase=True)
             assert store.list_sessions() == []
         check_database(path)
 

@@ -36,7 +36,7 @@ def add_secret_session(store, id: str = "cli:secret", suffix: str = "") -> None:
     """Add a session with every secret, in every kind of text that is indexed."""
     word = {name: value + suffix for name, value in SECRETS.items()}
     session = store.session(id, title=f"about {word['old title']}")
-    store.index()
+    store.maintenance.index()
     session.update(title=f"about {word['title']}")
     call = {"type": "tool_use", "id": "t", "name": word["tool"], "input": {"path": f"{word['argument']}.md"}}
     thinking = {"type": "thinking", "thinking": f"hm {word['reasoning']}", "signature": "x"}
@@ -51,7 +51,7 @@ def add_secret_session(store, id: str = "cli:secret", suffix: str = "") -> None:
             {"role": "assistant", "content": [{**call, "id": "v"}]},
         ]
     )
-    session.record_tool_result("v", status="error", error_message=f"no {word['error']}")
+    session.tools.record_result("v", status="error", error_message=f"no {word['error']}")
     session.rewind(1)
     session.append(user_message(f"the {word['forked']}"))
 
@@ -149,7 +149,7 @@ class TestErase:
             add_sessions(store, 5, 100)
             for name in names:
                 add_secret_session(store, f"cli:{name}", name)
-                store.index()
+                store.maintenance.index()
             for name in names:
                 store.erase_session(f"cli:{name}")
                 assert find_secrets(copy_files(path, tmp_path), name) == []
@@ -167,10 +167,10 @@ class TestErase:
         with recollect.open(path) as store:
             add_sessions(store, 2, 700)
             add_secret_session(store)
-            store.index()
+            store.maintenance.index()
             store.erase_session("cli:secret")
             assert find_secrets(copy_files(path, tmp_path)) == []
-            assert store.index() == 0
+            assert store.maintenance.index() == 0
             assert len(store.search("words NOT nothing", 1_000, session="cli:0")) == 700
         check_index(path)
 
@@ -179,7 +179,7 @@ class TestErase:
             add_sessions(store, 2, 400)
             add_secret_session(store)
             store.session("cli:secret").fork(at=1, id="cli:fork", title="other")
-            store.index()
+            store.maintenance.index()
             store.erase_session("cli:secret", forks="keep")
             secrets_found = {secret_name for _, secret_name in find_secrets(copy_files(path, tmp_path))}
             assert secrets_found == {"text", "accent"}
@@ -216,14 +216,14 @@ class TestErase:
                 call = {"type": "tool_use", "id": f"t{number}", "name": f"tool{number}", "input": {}}
                 session.append([{"role": "assistant", "content": [call]}])
                 monkeypatch.setattr(index, "PAGE_SIZE", 1 + number % 7)
-                store.index()
+                store.maintenance.index()
                 session.append([user_message("between")] * (1 + number % 23))
                 block = {"type": "tool_result", "tool_use_id": f"t{number}", "content": f"result{number}"}
                 session.append({"role": "user", "content": [block]})
             monkeypatch.setattr(index, "PAGE_SIZE", 13)
-            store.index()
+            store.maintenance.index()
             store.session("cli:b").append(user_message("stays"))
-            store.index()
+            store.maintenance.index()
             store.erase_session("cli:a")
             assert [hit.text for hit in store.search("NOT nothing")] == ["stays"]
             connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
@@ -260,7 +260,7 @@ class TestDamage:
     def damaged_path(self, path, request):
         with recollect.open(path) as store:
             add_sessions(store, 3, 50)
-            store.index()
+            store.maintenance.index()
         connection = apsw.Connection(path)
         connection.execute(request.param)
         connection.close()
@@ -271,7 +271,7 @@ class TestDamage:
             assert len(store.search("common", 1_000)) == 150
             assert len(store.search("title")) == 3
             assert len(store.search("omething common", 1_000)) == 150
-            store.reindex()
+            store.maintenance.reindex()
             assert len(store.search("common", 1_000)) == 150
         check_index(damaged_path)
 
@@ -288,7 +288,7 @@ class TestDamage:
     def test_an_index_that_looks_empty_is_repaired_when_messages_are_added(self, path, table):
         with recollect.open(path) as store:
             add_sessions(store, 3, 50)
-            store.index()
+            store.maintenance.index()
         connection = apsw.Connection(path)
         connection.execute(f"UPDATE {table}_data SET block = x'00' WHERE id = 10")
         connection.close()
@@ -357,7 +357,7 @@ class TestProcesses:
         assert sum(int(out.decode().split()[-1]) for out, _ in lines) == 400
         check_index(path)
         with recollect.open(path) as store:
-            assert store.index() == 0
+            assert store.maintenance.index() == 0
             assert len(store.search("common", 1_000)) == 400
 
     def test_processes_append_and_search_concurrently(self, path, spawn, check_database):
@@ -391,7 +391,7 @@ class TestReadOnly:
     def test_search_in_a_locked_file_uses_the_existing_index(self, path, spawn):
         with recollect.open(path) as store:
             add_sessions(store, 2, 10)
-            store.index()
+            store.maintenance.index()
             add_sessions(store, 3, 1)
         child = spawn("hold_write_lock", path)
         assert child.stdout.readline() == b"locked\n"
@@ -404,12 +404,12 @@ class TestReadOnly:
     def test_search_in_a_read_only_file_uses_the_existing_index(self, path):
         with recollect.open(path) as store:
             add_sessions(store, 1, 10)
-            store.index()
+            store.maintenance.index()
             add_sessions(store, 2, 1)
             store._engine._file.writer.execute("PRAGMA query_only = ON")  # pyright: ignore[reportAttributeAccessIssue]
             assert len(store.search("common", 1_000)) == 10
-            with pytest.raises(recollect.StoreReadOnly):
-                store.index()
+            with pytest.raises(recollect.errors.StoreReadOnly):
+                store.maintenance.index()
             store._engine._file.writer.execute("PRAGMA query_only = OFF")  # pyright: ignore[reportAttributeAccessIssue]
             assert len(store.search("common", 1_000)) == 12
 

@@ -118,7 +118,7 @@ def check_questions(path, questions):
                     counts[session.id, message.text] = counts.get((session.id, message.text), 0) + 1
         assert {question: counts.get(question, 0) for question in questions if counts.get(question, 0) != 1} == {}
         assert {question: count for question, count in counts.items() if count > 1} == {}
-        assert store.check(deep=True).problems == ()
+        assert store.maintenance.check(deep=True).problems == ()
     return len(counts)
 
 
@@ -204,7 +204,7 @@ def kill_chat_repeatedly(start_process, path, check_database, kills, seed):
     with recollect.open(path) as store:
         for name in sorted({session for session, _ in acknowledged_questions}):
             session = store.session(name)
-            assert "open" not in {turn.status for turn in session.turns()}
+            assert "open" not in {turn.status for turn in session.turns.list()}
             with session.turn("after all", wait=0) as turn:
                 turn.add({"role": "assistant", "content": "yes"})
     check_database(path)

@@ -39,7 +39,12 @@ STEP = st.one_of(
     st.tuples(st.just("switch"), NUMBER, NUMBER),
     st.tuples(st.just("fork"), NUMBER, NUMBER),
     st.tuples(st.just("delete"), NUMBER, NUMBER),
-    st.tuples(st.just("update"), NUMBER, st.sampled_from([{"title": "Ä"}, {"pinned": True}, {"archived": True}, {"metadata": {"a": [1]}}, {"status": "failed"}])),
+    st.tuples(st.just("key"), NUMBER, st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("replace"), NUMBER, NUMBER),
+    st.tuples(st.just("erase"), NUMBER, NUMBER),
+    st.tuples(st.just("mark"), NUMBER, NUMBER),
+    st.tuples(st.just("pop"), NUMBER, NUMBER),
+    st.tuples(st.just("update"), NUMBER, st.sampled_from([{"title": "Ä"}, {"pinned": True}, {"archived": True}, {"metadata": {"a": [1]}}, {"status": "failed"}, {"labels": ["b", "ä"]}, {"labels": []}])),
     st.tuples(st.just("compact"), NUMBER, TEXT.filter(str.isascii)),
     st.tuples(st.just("session"), NUMBER, st.sampled_from(["cli:a", "cli:b", "x", "cli:a:delegate:s"])),
 )  # fmt: skip
@@ -85,26 +90,46 @@ def _apply_step(store, session, step, number, value):  # noqa: C901, PLR0912  on
         case "tool_result":
             session.append(examples.tool_result_message(f"c{value}"))
         case "start_tool_call":
-            session.start_tool_call(f"c{value}")
+            session.tools.start(f"c{value}")
         case "turn":
             _add_turn(session, value)
         case "rewind":
             session.rewind(message_id)
         case "switch":
-            session.switch(value % 4 + 1)
+            session.branches.switch(value % 4 + 1)
         case "fork":
             return session.fork(at=message_id or None, id=f"fork:{number}:{value}")
         case "delete":
-            session.delete_message(message_id)
+            session.delete_messages([message_id])
+        case "key" | "replace" | "erase" | "mark" | "pop":
+            _edit(session, step, number, value, message_id)
         case "update":
             session.update(**value)
         case "compact":
             if messages:
                 session.compact(summary=value.strip() or "so far", keep_turns=0)
-            session.snapshot("summary", value)
+            session.snapshots.add("summary", value)
         case "session":
             return store.session(value, parent="cli:a" if ":delegate:" in value else None)
     return None
+
+
+def _edit(session, step, number, value, message_id):
+    match step:
+        case "key":
+            session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text=f"{number}"),), key=value))
+        case "mark":
+            session.mark_message(message_id, {"m": number, "pinned": number % 2 == 0, "x": None})
+        case "pop":
+            session.pop(1 + value % 2)
+        case _:
+            contents = (
+                examples.user(f"changed {number}"),
+                {"role": "user", "parts": [{"kind": "attachment", "data": PAYLOAD + "AAAA" * number}]},
+                examples.tool_call_message(f"c{number}", "c0"),
+                examples.tool_result_message(f"c{number}"),
+            )
+            session.replace_message(message_id, contents[number % len(contents)], erase=step == "erase")
 
 
 def _add_turn(session, status):
@@ -175,7 +200,7 @@ def read_everything(store):
     contents["created"].sort()  # sessions of the same millisecond have no order
     for session in contents["sessions"].values():
         session["turns"] = [
-            msgspec.structs.replace(turn, holder=None, lease_until_at=None) for turn in session["turns"]
+            msgspec.structs.replace(turn, holder=None, lease_until_at_ms=None) for turn in session["turns"]
         ]
         for kind in ("compactions", "snapshots"):
             session[kind] = [msgspec.structs.replace(item, id=number) for number, item in enumerate(session[kind], 1)]

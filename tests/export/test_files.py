@@ -63,7 +63,7 @@ store = recollect.open(":memory:")
 def stall(*_):
     print("started", flush=True)
     time.sleep(600)
-recollect.Store.run = stall
+recollect.Store._run = stall
 export.write(store, None, None, sys.argv[1])
 """
 
@@ -185,7 +185,7 @@ def test_unwritable_and_unreadable_paths_raise_store_errors(store, tmp_path):
         with pytest.raises(recollect.StoreUnavailable) as error:
             export.write(store, None, "md", path)
         assert str(error.value).startswith(f"{path} cannot be written: ")
-    with pytest.raises(recollect.DiskFull, match="The disk of /dev/full is full"):
+    with pytest.raises(recollect.errors.DiskFull, match="The disk of /dev/full is full"):
         export.write(store, None, "md", "/dev/full")
     for path in (tmp_path, tmp_path / "none.jsonl"):
         with pytest.raises(recollect.StoreUnavailable, match="cannot be read: "):
@@ -276,7 +276,7 @@ def test_documents_without_tool_output():
         session = store.session("s")
         call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
         session.append({"role": "assistant", "content": "Looking.", "tool_calls": [call]}, format="openai")
-        session.record_tool_result("c", "the whole file")
+        session.tools.record_result("c", "the whole file")
         for format in ("md", "html"):
             text = b"".join(export.chunks(store, ["s"], format, output=False)).decode()
             assert "the whole file" not in text

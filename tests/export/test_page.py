@@ -109,9 +109,9 @@ def test_hostile_text_stays_text_in_every_field(store, text):
         {"kind": "attachment", "name": text, "mime_type": "image/png", "data": text},
         {"kind": "attachment", "name": text, "url": "data:image/png;base64," + text},
     ], "model": text, "error": {"m": text}})  # fmt: skip
-    session.record_tool_result("c", text, status="error", error_message=text + "!")
+    session.tools.record_result("c", text, status="error", error_message=text + "!")
     session.append({"role": "tool", "parts": [{"kind": "tool_result", "call_id": "z", "tool": text, "text": text}]})
-    store.run(Operation(import_compaction, "s", clean, 1))
+    store._run(Operation(import_compaction, "s", clean, 1))
     reader = parse_page(export_bytes(store, ["s"], "html"))
     visible_text = "".join(reader.words)
     assert not any(image.endswith(text) for image in reader.images)
@@ -234,8 +234,8 @@ class TestPageContents:
     def test_tool_calls_are_cards_and_failed_ones_are_open(self, store):
         session = store.session("s")
         session.append(examples.tool_call_message("c1", "c2"))
-        session.record_tool_result("c1", "fine", latency_ms=1500)
-        session.record_tool_result("c2", "bad", status="error", error_message="no such file")
+        session.tools.record_result("c1", "fine", latency_ms=1500)
+        session.tools.record_result("c2", "bad", status="error", error_message="no such file")
         session.append(examples.tool_call_message("c3"))
         page = self.page(store)
         assert page.count('<details class="tool"') == 3
@@ -277,7 +277,7 @@ class TestPageContents:
     def test_deleted_messages_are_optional(self, store):
         session = store.session("s")
         session.append(examples.numbered_messages(3))
-        session.delete_message(2)
+        session.delete_messages([2])
         assert "m2" not in self.page(store)
         assert "m2" in self.page(store, deleted=True)
         assert b"m2" not in export_bytes(store, deleted=False)
@@ -286,7 +286,7 @@ class TestPageContents:
     def test_compactions_are_marked_and_secrets_masked(self, store):
         session = store.session("s", title="password=hunter22")
         session.append(examples.numbered_messages(3))
-        store.run(Operation(import_compaction, "s", "The summary.", 2))
+        store._run(Operation(import_compaction, "s", "The summary.", 2))
         page = self.page(store, redact=True)
         assert page.index("m2") < page.index("The summary.") < page.index("m3")
         assert "hunter22" not in page
@@ -331,5 +331,5 @@ class TestMarkdown:
     def test_a_code_fence_is_longer_than_fences_in_its_content(self, store):
         session = store.session("s")
         session.append(examples.tool_call_message("c"))
-        session.record_tool_result("c", "````\nx")
+        session.tools.record_result("c", "````\nx")
         assert "`````text\n````\nx\n`````" in export_bytes(store, ["s"], "md").decode()

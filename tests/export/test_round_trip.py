@@ -119,9 +119,9 @@ def test_import_counts_blob_references_like_append(steps):
         ]
         copy, _ = import_bytes(text)
         with copy:
-            assert copy.run(Operation(blob_sizes, writes=False)) == store.run(Operation(blob_sizes, writes=False))
+            assert copy._run(Operation(blob_sizes, writes=False)) == store._run(Operation(blob_sizes, writes=False))
             for id in read_everything(copy)["sessions"]:
                 if copy.get_session(id) is not None:
                     copy.erase_session(id, forks="erase")
-            assert all(not size for size in copy.run(Operation(blob_sizes, writes=False)).values())
+            assert all(not size for size in copy._run(Operation(blob_sizes, writes=False)).values())
             assert random_stores.export_bytes(copy).count(b"\n") == 1

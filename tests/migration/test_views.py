@@ -127,14 +127,14 @@ class TestNames:
         assert columns <= {row[1] for row in query(f"PRAGMA table_info({view})")}
         assert query(f"SELECT * FROM {view}") == []
 
-    def test_settings_are_a_table_too(self, store, query):
-        store.set_setting("theme", "dark")
-        assert query("SELECT key, value FROM settings") == [("theme", '"dark"')]
+    def test_records_are_a_table_too(self, store, query):
+        store.records.put("setting", "theme", "dark")
+        assert query("SELECT kind, key, value FROM records") == [("setting", "theme", '"dark"')]
 
 
 class TestConversations:
     def test_a_session_is_listed_with_its_title(self, store, query):
-        session = store.create_session(
+        session = store.session(
             title="Acceptance Test", model="m1", provider_config="p1", color="red", metadata={"a": 1}
         )
         session.update(pinned=True)
@@ -162,7 +162,7 @@ class TestConversations:
     def test_times_are_milliseconds(self, store, query):
         store.session("cli:a").append({"role": "user", "content": "a"})
         (row,) = query("SELECT created_at, updated_at, last_message_at FROM chat_sessions")
-        now = store.scope().now
+        now = store._scope().now
         assert all(now - 60_000 < at <= now for at in row)
 
     def test_a_message_has_state_sequence_and_parent(self, store, query):
@@ -193,11 +193,11 @@ class TestConversations:
     def test_a_deleted_message_has_a_time_and_is_not_counted(self, store, query):
         session = store.session("cli:a")
         result = session.append([{"role": "user", "content": "keep"}, {"role": "user", "content": "drop"}])
-        session.delete_message(result.ids[1])
+        session.delete_messages([result.ids[1]])
         assert query(f"{MESSAGE_TEXTS} WHERE deleted_at IS NULL") == [("user", "keep")]
         assert query("SELECT count(*) FROM chat_messages WHERE deleted_at IS NOT NULL") == [(1,)]
         assert query("SELECT message_count FROM chat_sessions") == [(1,)]
-        session.restore_message(result.ids[1])
+        session.restore_messages([result.ids[1]])
         assert len(query(f"{MESSAGE_TEXTS} WHERE deleted_at IS NULL")) == 2
 
     def test_a_session_in_the_trash_has_a_time(self, store, query):
@@ -279,7 +279,7 @@ class TestTools:
         session = store.session("cli:a")
         session.append([anthropic_call("c1", "read", {}), anthropic_result("c1", "no such file", is_error=True)])
         session.append(openai_call("c2", "write", "{}"))
-        session.record_tool_result(
+        session.tools.record_result(
             "c2", status="error", error_code="EACCES", error_message="not allowed", latency_ms=12
         )
         rows = query(
@@ -295,12 +295,12 @@ class TestTools:
     def test_tool_calls_by_status(self, store, query):
         session = store.session("cli:a")
         session.append([openai_call(f"c{n}", "t", "{}") for n in range(5)])
-        session.start_tool_call("c1")
-        session.record_tool_result("c2", "ok")
-        session.record_tool_result("c3", status="error", error_message="x")
-        session.record_tool_result("c4", status="canceled")
+        session.tools.start("c1")
+        session.tools.record_result("c2", "ok")
+        session.tools.record_result("c3", status="error", error_message="x")
+        session.tools.record_result("c4", status="cancelled")
         rows = query("SELECT status, group_concat(tool_call_id) FROM tool_invocations GROUP BY status ORDER BY status")
-        assert rows == [("canceled", "c4"), ("error", "c3"), ("pending", "c0"), ("running", "c1"), ("success", "c2")]
+        assert rows == [("cancelled", "c4"), ("error", "c3"), ("pending", "c0"), ("running", "c1"), ("success", "c2")]
 
     def test_arguments_that_are_not_json_are_unchanged(self, store, query):
         store.session("cli:a").append(openai_call("c1", "t", '{"path": '))
@@ -310,7 +310,7 @@ class TestTools:
     def test_structured_results_are_json(self, store, query):
         session = store.session("cli:a")
         session.append(openai_call("c1", "t", "{}"))
-        session.record_tool_result("c1", {"rows": [1, 2]})
+        session.tools.record_result("c1", {"rows": [1, 2]})
         ((output,),) = query("SELECT output_json FROM tool_invocations")
         assert json.loads(output) == {"rows": [1, 2]}
 
@@ -384,8 +384,8 @@ class TestBranches:
         session = store.session("cli:a")
         session.append(openai_call("c1", "t", "{}"))
         fork = session.fork(id="cli:f")
-        session.record_tool_result("c1", "in a")
-        fork.record_tool_result("c1", "in f")
+        session.tools.record_result("c1", "in a")
+        fork.tools.record_result("c1", "in f")
         rows = query("SELECT session_id, status, output_json FROM tool_invocations ORDER BY session_id")
         assert rows == [("cli:a", "success", "in a"), ("cli:f", "success", "in f")]
         assert query("SELECT count(DISTINCT id) FROM tool_invocations") == [(2,)]
@@ -489,5 +489,5 @@ class TestOtherPrograms:
             "message_parts",
             "tool_invocations",
             "session_snapshots",
-            "settings",
+            "records",
         } <= tables

@@ -29,7 +29,7 @@ class ServerWithStore:
             for session in page:
                 if not deleted:
                     self.store.delete_session(session.id)
-        self.store.empty_trash()
+        self.store.maintenance.empty_trash()
 
     def titles(self, **filters):
         return [session.title for session in self.store.list_sessions(2_000, **filters)]

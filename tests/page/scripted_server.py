@@ -86,14 +86,14 @@ class ScriptedModel(DemoModel):
 
 
 def agent(store):
-    run_operation = store.run
+    run_operation = store._run
 
     async def run(op):
         if op.writes and os.path.exists(os.path.join(FOLDER, "full")):
             raise DiskFull(path=store.path)
         return await run_operation(op)
 
-    store.run = run
+    store._run = run
     return Agent(ScriptedModel(pace=0.001), store=store, name="web")
 
 

@@ -107,8 +107,8 @@ def test_an_answer_interrupted_by_a_killed_server_is_marked_and_can_be_continued
     send(page, "hold forever")
     expect(page.locator("#messages > .live")).to_contain_text("The open paragraph")
     with recollect.open(own_server.path) as store:
-        session = store.last_session()
-        until(lambda: session.refresh().message_count == 2 and "The open" in session.messages()[1].text)  # pyright: ignore[reportOptionalMemberAccess]
+        session = store.list_sessions(1)[0]
+        until(lambda: session.refresh().message_count == 2 and "The open" in session.messages()[1].text)
     page.locator("#composer-text").fill("typed while the server was down")
     restart(own_server, page, kill=True)
     wait_for_answer(page, "Interrupted: the server stopped during this answer.")

@@ -39,7 +39,7 @@ def fill_store(server):
             },
             format="openai",
         )
-        session.record_tool_result("c", "no such file", status="error", error_message="no such file")
+        session.tools.record_result("c", "no such file", status="error", error_message="no such file")
         turn.add(
             {
                 "role": "assistant",
@@ -71,7 +71,7 @@ def test_axe_finds_no_serious_violations(server, open_page, theme):
     tab.evaluate("recollect.filter({view: 'trash'})")
     expect(row(tab, "gone")).to_have_count(1)
     assert violations(tab, *rules) == []
-    tab.goto(server.url + "/figures")
+    tab.goto(server.url + "/usage")
     tab.locator("summary").first.click()
     assert violations(tab, *rules) == []
 
@@ -98,7 +98,7 @@ def test_axe_on_a_phone(server, open_page):
     tab.locator("#conversation [data-do=drawer]").tap()
     expect(tab.locator("#sidebar")).to_be_visible()
     assert violations(tab) == []
-    tab.goto(server.url + "/figures")
+    tab.goto(server.url + "/usage")
     assert violations(tab) == []
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 

@@ -280,7 +280,7 @@ def test_two_windows_show_messages_of_each_other_and_of_another_process(open_scr
 
 
 def test_new_messages_do_not_scroll_the_view_and_show_a_button(open_scripted_page, common_server, store):
-    session = store.create_session(title="Long")
+    session = store.session(title="Long")
     session.append(
         [
             message
@@ -310,7 +310,7 @@ def test_new_messages_do_not_scroll_the_view_and_show_a_button(open_scripted_pag
 
 
 def test_a_long_conversation_has_at_most_300_messages_in_the_page(open_scripted_page, store):
-    session = store.create_session(title="Very long")
+    session = store.session(title="Very long")
     session.append(
         [
             message
@@ -356,7 +356,7 @@ def test_slash_commands_complete_and_show_their_result(open_scripted_page, store
 
 
 def test_a_compaction_shows_the_original_messages_and_can_be_undone(open_scripted_page, store):
-    session = store.create_session(title="Compacted")
+    session = store.session(title="Compacted")
     for number in range(6):
         session.save_turn(f"question {number}", {"role": "assistant", "content": f"answer {number}"})
     page = open_scripted_page(f"/c/{session.id}")
@@ -377,7 +377,7 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
 def test_hostile_content_is_text(open_scripted_page, store):
-    session = store.create_session(f"x/{HOSTILE}#%?&", title=HOSTILE)
+    session = store.session(f"x/{HOSTILE}#%?&", exist_ok=False, title=HOSTILE)
     session.append({"role": "system", "content": HOSTILE})
     session.append({"role": "user", "content": HOSTILE})
     call = {"kind": "tool_call", "call_id": f'"{HOSTILE}', "tool": HOSTILE, "arguments": {HOSTILE: HOSTILE}}

@@ -20,7 +20,7 @@ def store(common_server):
 
 def create_session(store, title, *texts):
     """Create a session with user messages."""
-    session = store.create_session(title=title)
+    session = store.session(title=title)
     session.append([{"role": "user", "content": text} for text in texts or ("a word",)])
     return session
 
@@ -28,7 +28,7 @@ def create_session(store, title, *texts):
 def test_the_skip_link_only_moves_the_focus(open_scripted_page, store):
     session = create_session(store, "Skip link")
     page = open_scripted_page(f"/c/{session.id}")
-    for path in (f"/c/{session.id}", "/figures"):
+    for path in (f"/c/{session.id}", "/usage"):
         page.goto(page.url.partition("/c/")[0] + path)
         page.evaluate("() => { window.element = document.querySelector('#conversation').firstElementChild; }")
         page.locator(".skip").focus()

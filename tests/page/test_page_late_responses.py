@@ -21,7 +21,7 @@ def store(common_server):
 
 def long_session(store, title):
     """Create a session with 160 messages, which are several pages of results."""
-    session = store.create_session(title=title)
+    session = store.session(title=title)
     session.append(
         [
             message
@@ -64,7 +64,7 @@ def scroll_by(page, distance):
 def test_a_message_stored_while_a_conversation_opens_is_shown(open_scripted_page, store):
     page = open_scripted_page()
     start_conversation(page)
-    session = store.create_session(title="Opened")
+    session = store.session(title="Opened")
     session.append({"role": "user", "content": "before"})
     page.evaluate(
         """([id, revision]) => { window.changes = 0; document.addEventListener('recollect:change',
@@ -152,7 +152,7 @@ def test_two_clicks_on_regenerate_send_one_request(open_scripted_page, store):
     )
     response.release()
     expect(page.locator(".assistant .stepper")).to_contain_text("2/2")
-    assert len(store.get_session(session).branches()) == 2
+    assert len(store.get_session(session).branches.list()) == 2
 
 
 def test_text_typed_while_a_command_runs_stays(open_scripted_page):
@@ -243,7 +243,7 @@ def test_a_late_response_does_not_replace_a_newer_panel_or_conversation(open_scr
 def test_an_older_response_does_not_overwrite_a_newer_sidebar_row(open_scripted_page, store):
     page = open_scripted_page()
     start_conversation(page)
-    session = store.create_session(title="Named first")
+    session = store.session(title="Named first")
     session.append({"role": "user", "content": "x"})
     expect(row(page, session.id)).to_have_count(1)
     response = HeldResponse(page, "/page/rows")
@@ -269,7 +269,7 @@ def test_an_older_response_does_not_overwrite_a_newer_sidebar_row(open_scripted_
 
 
 def test_enter_opens_a_hit_of_the_current_query(open_scripted_page, store):
-    wrong, right = store.create_session(title="Wrong"), store.create_session(title="Right")
+    wrong, right = store.session(title="Wrong"), store.session(title="Right")
     wrong.append({"role": "user", "content": "a quince alone"})
     right.append({"role": "user", "content": "a medlar alone"})
     page = open_scripted_page()
@@ -297,7 +297,7 @@ STREAMS = """() => {
 
 
 def test_opening_sessions_quickly_leaves_one_event_stream(open_scripted_page, store):
-    names = [store.create_session(title=f"Session {number}").id for number in range(4)]
+    names = [store.session(title=f"Session {number}").id for number in range(4)]
     page = open_scripted_page()
     page.context.add_init_script(f"({STREAMS})()")
     page.goto(f"{page.url.partition('/c/')[0]}/c/{names[0]}")
@@ -419,7 +419,7 @@ def test_scrolling_to_the_start_too_early_loads_older_messages_later(open_script
 
 
 def test_new_messages_do_not_remove_the_messages_in_view(open_scripted_page, store):
-    session = store.create_session(title="As many messages as the page keeps")
+    session = store.session(title="As many messages as the page keeps")
     session.append(
         [
             message
@@ -497,7 +497,7 @@ def test_a_new_conversation_is_not_one_with_a_pending_message(open_scripted_page
     page = open_scripted_page()
     first = page.evaluate("() => recollect.startConversation()")
     # The page reports the opened conversation in a request of its own, which it does not wait for.
-    until(lambda: (page.wait_for_timeout(20), (last := store.last_session()) is not None and last.id == first)[1])
+    until(lambda: (page.wait_for_timeout(20), store.records.get("agent.state", "last_session"))[1].value == first)
     assert page.evaluate("() => recollect.startConversation()") == first  # reused, because it has no messages
     routes = []
     page.route("**/say", lambda route: routes.append(route))  # noqa: PLW0108  Playwright looks at its arguments
@@ -513,7 +513,7 @@ def test_a_new_conversation_is_not_one_with_a_pending_message(open_scripted_page
 
 def test_changes_while_a_page_loads_are_in_its_sidebar(open_scripted_page, common_server, store):
     """Changes from before the page subscribes, with and without another window that has subscribed already."""
-    old, older = store.create_session(title="Before"), store.create_session(title="Before too")
+    old, older = store.session(title="Before"), store.session(title="Before too")
     first = open_scripted_page()
     routes = []
     late = first.context.new_page()

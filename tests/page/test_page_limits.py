@@ -124,7 +124,7 @@ def test_an_edited_message_above_the_limit_is_not_sent(open_scripted_page, store
     page.locator("#composer-text").press("Enter")
     page.locator("[data-do=cancel-edit]").click()
     expect(page.locator("#composer-note")).to_be_hidden()
-    assert len(store.get_session(session).branches()) == 1
+    assert len(store.get_session(session).branches.list()) == 1
 
 
 def test_the_server_accepts_a_message_at_the_limit_of_the_page(open_scripted_page, store):

@@ -59,7 +59,7 @@ def test_a_link_with_a_wrong_token_shows_the_form(visitor, common_server):
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_form_posts_the_token(visitor, common_server, scripts):
     page, urls = visitor(java_script_enabled=scripts)
-    page.goto(f"{common_server.url}/figures")
+    page.goto(f"{common_server.url}/usage")
     page.get_by_label("Access token").fill("not the token")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("This token is not valid")).to_be_visible()
@@ -92,7 +92,7 @@ def create_branches(path, id):
 
 def current_branch(path, id):
     with recollect.open(path) as store:
-        return next(branch.id for branch in store.get_session(id).branches() if branch.current)  # pyright: ignore[reportOptionalMemberAccess]
+        return next(branch.id for branch in store.get_session(id).branches.list() if branch.current)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_link_to_another_branch_shows_the_message_and_switches_on_a_click(own_server, open_page_at):
@@ -132,7 +132,8 @@ def test_the_last_open_session_is_opened_again(own_server, open_page_at):
             store.session(id, title=id)
 
         def last():
-            return store.last_session().id  # pyright: ignore[reportOptionalMemberAccess]
+            record = store.records.get("agent.state", "last_session")
+            return None if record is None else record.value
 
         page = open_page_at(own_server.url, "/c/one")
         until(lambda: last() == "one")

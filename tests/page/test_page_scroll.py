@@ -60,7 +60,7 @@ class LatePictures:
 
 def session_with_pictures(store, title, count=4):
     """Create a long session that ends with pictures."""
-    session = store.create_session(title=title)
+    session = store.session(title=title)
     session.append(
         [
             message

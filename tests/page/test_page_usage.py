@@ -23,7 +23,7 @@ def create_session(server, name, count, **fields):
                 },
                 format="openai",
             )
-            session.record_tool_result(
+            session.tools.record_result(
                 f"c{number}",
                 "the answer of the tool",
                 status="error" if number == 0 else "success",
@@ -37,7 +37,7 @@ def create_session(server, name, count, **fields):
 def test_usage_is_shown_in_charts_and_tables(server, open_page):
     create_session(server, "a", 4, channel="cli", model="demo")
     create_session(server, "b", 2, channel='"><script>window.hacked=1</script>')
-    tab = open_page("/figures")
+    tab = open_page("/usage")
     assert tab.locator(".totals dd b").all_text_contents()[:4] == ["2", "12", "720", "6"]
     chart = tab.locator("#figure-messages svg")
     assert chart.get_attribute("role") == "img"
@@ -56,7 +56,7 @@ def test_usage_is_shown_in_charts_and_tables(server, open_page):
 
 
 def test_the_usage_of_an_empty_store(server, open_page):
-    tab = open_page("/figures?days=all")
+    tab = open_page("/usage?days=all")
     expect(tab.locator(".figures-none")).to_contain_text("No usage yet")
 
 

@@ -29,18 +29,21 @@ LARGE_TABLES = (
     "snapshots",
     "trees",
     "titles",
+    "records",
+    "session_labels",
 )
 TABLES = (
     "append",
     "blob",
     "branch",
     "compaction",
+    "label",
     "copy",  # not a table: queries of a copy over all tables
     "message",
     "owner",  # not a table: queries over all owners
     "pin",
+    "record",
     "session",
-    "setting",
     "snapshot",
     "search",
     "title",
@@ -76,14 +79,15 @@ OWNER_READS = {
     "search_backlog": "a search checks all sessions through the same index",
     "search_changed_titles": "its partial index contains only the titles that wait to be indexed",
     "sessions_by_deletion": "the trash is small and has its own index",
+    "sessions_by_deletion_reversed": "the trash is small and has its own index",
     "session_activate": "it reads only the newest entry of the index",
     "session_insert": "it reads only the newest entry of the index",
     "session_restore": "it reads only the newest entry of the index",
     "session_advance": "it reads only the newest entry of the index",
     "session_append_state": "it reads only the newest entry of the index",
-    "session_open_state": "it reads only the newest entry of the index",
     "tool_calls_ranked": "statistics cover everything",
     "blobs_refs": "a check reads everything",
+    "records_stray": "a check reads everything",
     "blobs_recount": "a repair of wrong counts",
     "sessions_trashed": "the trash is small and has its own index",
     "sessions_of_untitled": "its partial index contains only untitled sessions, and the query reads a few",
@@ -94,6 +98,7 @@ OWNER_READS = {
 # Intended sorts, with the reason.
 SORTS = {
     "sessions_by_deletion": "the trash is small, and an index for its order would cost every session",
+    "sessions_by_deletion_reversed": "the trash is small, and an index for its order would cost every session",
     "sessions_trashed": "the trash is small",
     "sessions_delegated": "a session has few delegates",
     "messages_large": "a session has few branches, and few of its messages are large",
@@ -103,6 +108,9 @@ SORTS = {
     "turns_tally": "it sums up a page of sessions",
     "tool_calls_ranked": "a rank is a position in an order",
     "sessions_through_activity": "it sorts a few given sessions",
+    "sessions_through_activity_reversed": "it sorts a few given sessions",
+    "sessions_through_creation_reversed": "it sorts a few given sessions",
+    "sessions_through_title_reversed": "it sorts a few given sessions",
     "sessions_through_creation": "it sorts a few given sessions",
     "sessions_through_title": "it sorts a few given sessions",
     "compactions_outline": "a branch has few compactions",
@@ -122,9 +130,9 @@ SORTS = {
     "owners_all": "there are few owners",
 }
 IN_ORDER = (
-    "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "sessions_by_folded_title", "messages_forward", "messages_backward",
-    "messages_tuples",
-    "turns_of_span",
+    "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "sessions_by_folded_title",
+    "sessions_by_activity_reversed", "sessions_by_creation_reversed", "sessions_by_folded_title_reversed",
+    "messages_forward", "messages_backward", "messages_tuples", "turns_of_span",
 )  # fmt: skip
 
 
@@ -188,6 +196,20 @@ def test_lists_and_messages_need_no_sort(connection, name):
     assert not [line for line in lines if "TEMP B-TREE" in line or ("SCAN" in line and "VIRTUAL" not in line)], lines
 
 
+@pytest.mark.parametrize(
+    ("name", "condition"),
+    [
+        ("record_get", "kind=? AND key=?"),
+        ("records_page", "kind=? AND key>? AND key<?"),
+        ("records_sizes", "(kind,key)>(?,?)"),
+        ("records_rows", "(kind,key)>(?,?) AND (kind,key)<(?,?)"),
+    ],
+)
+def test_records_are_read_by_their_names(connection, name, condition):
+    (line,) = query_plan(connection, QUERIES[name])
+    assert line == f"SEARCH records USING INDEX records_key (owner=? AND session=? AND {condition})"
+
+
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_a_page_of_results_is_read_by_a_range(connection, name):
     lines = query_plan(connection, QUERIES[name])
@@ -221,10 +243,21 @@ def test_a_list_reads_no_message_bodies(connection, name):
 def test_filters_use_their_index(connection, name):
     lines = query_plan(connection, QUERIES[name])
     assert re.match(
-        r"SEARCH sessions USING (COVERING )?INDEX sessions_(parent|pinned|channel|model|status|archived|untitled)",
+        r"SEARCH sessions USING (COVERING )?INDEX sessions_"
+        r"(parent|external|id|pinned|channel|model|status|archived|untitled)",
         lines[1],
     ), lines
     assert lines[::2] == ["CO-ROUTINE (subquery-1)", "SCAN (subquery-1)"]
+
+
+def test_a_label_is_found_by_its_index(connection):
+    lines = query_plan(connection, QUERIES["labels_sessions"])
+    assert lines[1] == "SEARCH session_labels USING COVERING INDEX session_labels_label (owner=? AND label=?)", lines
+
+
+def test_an_id_prefix_is_found_by_a_range(connection):
+    lines = query_plan(connection, QUERIES["sessions_of_id_prefix"])
+    assert lines[1] == "SEARCH sessions USING INDEX sessions_id (owner=? AND id>? AND id<?)", lines
 
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name.startswith("sessions_through_")])

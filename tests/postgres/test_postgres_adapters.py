@@ -43,8 +43,11 @@ def test_the_longest_keys_fit_an_index(postgres):
     """In characters of four bytes, which cannot be compressed, and with the longest owner."""
     long_text = "".join(map(chr, range(0x20000, 0x20000 + 3_000)))
     with recollect.open(postgres, owner=long_text[:128]) as store:
-        session = store.create_session(long_text[:512], title=long_text, model=long_text[:512], channel=long_text[:512])
-        store.set_setting(long_text[:512], 1)
+        session = store.session(
+            long_text[:256], exist_ok=False, title=long_text, model=long_text[:512], channel=long_text[:512]
+        )
+        store.records.put(long_text[256:320], long_text[:256], 1)
+        session.records.put(long_text[256:320], long_text[:256], 1)
         assert (session.title, session.model, session.channel) == (long_text, long_text[:512], long_text[:512])
         assert store.find_session(long_text).id == store.list_sessions(order="title")[0].id == session.id
         assert store.list_sessions(model=session.model, channel=session.channel)[0].id == session.id
@@ -152,12 +155,13 @@ def test_values_with_nul_are_stored_unchanged(postgres):
             ],
             key="k\0",
         )
-        call = session.tool_calls()[0]
+        call = session.tools.list()[0]
         assert (call.call_id, call.tool, call.status) == ("c\0\x10", "t\0", "success")
         assert session.messages()[1].tool_results[0].output == "r\0"
-        store.set_setting("s\0", "v\0\x10")
-        assert store.setting("s\0") == "v\0\x10"
-        assert store.setting("s") is None
+        store.records.put("s\0", "s\0", "v\0\x10")
+        assert store.records.get("s\0", "s\0").value == "v\0\x10"
+        assert store.records.get("s\0", "s") is None
+        assert store.records.get("s", "s\0") is None
         session.update(task="\x10\x10p0")
         assert store.get_session("a").task == "\x10\x10p0"
         with pytest.raises(recollect.NotFound):

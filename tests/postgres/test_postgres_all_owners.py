@@ -81,7 +81,7 @@ def test_db_check_finds_a_damaged_row_of_any_owner(run_command, admin, role):
     output = run_command(role, "db", "check", code=5)
     assert "owner alice: Session 'cli:3' has a wrong count: message_count 7 instead of 2" in output
     report = json.loads(run_command(role, "db", "check", "--quick", "--json", code=5))
-    assert (report["sound"], report["owners"], report["everyone"], report["unread"]) == (
+    assert (report["ok"], report["owners"], report["everyone"], report["unread"]) == (
         False, ["", "alice", "bob"], True, {},
     )  # fmt: skip
     assert {(problem["owner"], problem["kind"]) for problem in report["found"]} == {
@@ -114,7 +114,7 @@ def test_db_copy_copies_every_owner(run_command, role, tmp_path, databases, owne
         with recollect.open(file, owner=owner) as store:
             assert store.stats().sessions == count
     report = json.loads(run_command(role, "db", "copy", "URL", file, "--json"))
-    assert (report["whole"], report["everyone"], report["counts"]["sessions"]) == (True, True, 51)
+    assert (report["complete"], report["everyone"], report["counts"]["sessions"]) == (True, True, 51)
     alice_file = str(tmp_path / "only.db")
     assert "46 conversations" in run_command(role, "db", "copy", "URL", alice_file, "--owner", "alice")
 
@@ -141,9 +141,9 @@ def test_commands_report_that_a_policy_may_hide_owners(run_command, admin, tmp_p
         assert "may hide owners from this role" in output
         assert "Owners: (default), bob." in output
     assert "in the data that could be read" in run_command("ordinary", "db", "check", code=5)
-    assert not json.loads(run_command("ordinary", "db", "check", "--json", code=5))["sound"]
+    assert not json.loads(run_command("ordinary", "db", "check", "--json", code=5))["ok"]
     assert not json.loads(run_command("ordinary", "db", "copy", "URL", str(tmp_path / "copy.db"), "--json", code=5))[
-        "whole"
+        "complete"
     ]
 
 
@@ -153,4 +153,4 @@ def test_db_check_names_an_owner_that_cannot_be_read(run_command, admin):
     assert "Owner alice could not be read" in output
     assert "Owners: (default), bob." in output
     report = json.loads(run_command("ordinary", "db", "check", "--json", code=5))
-    assert (report["sound"], report["owners"], list(report["unread"])) == (False, ["", "bob"], ["alice"])
+    assert (report["ok"], report["owners"], list(report["unread"])) == (False, ["", "bob"], ["alice"])

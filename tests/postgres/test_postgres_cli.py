@@ -65,7 +65,7 @@ def test_sessions_are_listed_shown_and_searched(run_command, session):
 
 def test_db_check_finds_no_problem(run_command, session):
     report = json.loads(run_command("db", "check", "--json"))
-    assert report["sound"]
+    assert report["ok"]
     assert "counters" in report["checked"]
 
 
@@ -73,7 +73,7 @@ def test_an_export_can_be_imported(run_command, session, tmp_path):
     file = str(tmp_path / "out.jsonl")
     run_command("sessions", "export", "cli:a", "-o", file)
     session.store.erase_session("cli:a")
-    run_command("sessions", "import", file)
+    run_command("import", file)
     assert [message.text for message in session.store.session("cli:a").messages()] == ["how many", "seven"]
 
 

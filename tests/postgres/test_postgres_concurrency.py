@@ -40,7 +40,7 @@ def test_four_concurrent_imports_of_one_file_store_it_once(postgres):
         session = origin.session("a", title="A")
         session.append([{"role": "system", "content": "s"}, *(user_message(f"m{n}") for n in range(300))])
         session.append({"role": "user", "content": [IMAGE]})
-        session.snapshot("summary", "of it")
+        session.snapshots.add("summary", "of it")
         session.compact(summary="short", keep_turns=1)
         origin.session("b").append({"role": "user", "content": [IMAGE]})
         fork = session.fork(id="f", at=5)
@@ -55,8 +55,8 @@ def test_four_concurrent_imports_of_one_file_store_it_once(postgres):
     run_concurrently(*[import_file] * 4)
     with recollect.open(postgres, owner="ann") as store:
         assert {session.id: (session.message_count, session.token_count) for session in store.list_sessions()} == counts
-        assert [len(store.session("a").snapshots()), len(store.session("a").compactions())] == [1, 1]
-        assert store.check().problems == ()
+        assert [len(store.session("a").snapshots.list()), len(store.session("a").compactions.list())] == [1, 1]
+        assert store.maintenance.check().problems == ()
         assert b"".join(export.chunks(store, ["a"], "md")).count(b"m299") == 1
 
 
@@ -80,9 +80,9 @@ def test_check_with_repair_and_prune_are_safe_while_others_write(postgres):
     def check_and_prune():
         with recollect.open(postgres) as store:
             while not writers_done.is_set():
-                report = store.check(repair=True)
+                report = store.maintenance.check(repair=True)
                 assert [finding for finding in report.problems if finding.kind != "payload"] == []
-                assert store.prune(older_than=3600, max_messages=1000, tool_output_over=0).count == 0
+                assert store.maintenance.prune(older_than=3600, max_messages=1000, tool_output_over=0).count == 0
 
     def run_writers():
         try:
@@ -92,7 +92,7 @@ def test_check_with_repair_and_prune_are_safe_while_others_write(postgres):
 
     run_concurrently(run_writers, check_and_prune)
     with recollect.open(postgres) as store:
-        report = store.check()
+        report = store.maintenance.check()
         assert (report.problems, report.found) == ((), ())
         assert sorted((session.id, session.message_count) for session in store.list_sessions()) == [
             ("one", 25), ("shared", 1), ("three", 25), ("two", 25),

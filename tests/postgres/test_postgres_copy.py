@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 import recollect
-from recollect.storage.row_stream import JOURNAL_KEY
+from recollect.storage.copy_writer import JOURNAL_KEY
+from recollect.storage.records import COPY_KIND
 from recollect_conformance.database import read_contents
 
 HOSTILE = [
@@ -48,7 +49,9 @@ def tool_result(call, text="found"):
 
 def fill(store, name="a"):
     """Fill a store with every kind of row."""
-    session = store.session(f"cli:{name}", title="Numbers", metadata={"k": ["\0", 1]}, system_prompt="Be kind.")
+    session = store.session(
+        f"cli:{name}", title="Numbers", metadata={"k": ["\0", 1]}, system_prompt="Be kind.", labels=["b", "💥"]
+    )
     session.append([text_message(text) for text in HOSTILE], key="k\0ey")
     session.append({"role": "system", "content": "Stay."})
     with session.turn("look it up") as turn:
@@ -58,12 +61,19 @@ def fill(store, name="a"):
     image = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + "A" * 400_000}
     session.append({"role": "user", "content": [{"type": "image", "source": image}]})
     session.compact(before=session.messages()[4].id, summary="summary")
-    session.snapshot("memory", "likes sevens")
+    session.snapshots.add("memory", "likes sevens")
     fork = session.fork(id=f"fork:{name}", title="Another way")
     fork.append([text_message("elsewhere"), {"role": "user", "content": [{"type": "image", "source": image}]}])
     session.rewind(session.messages()[2].id)
     session.append(text_message("instead"))
-    session.delete_message(session.messages()[-1].id)
+    session.delete_messages([session.messages()[-1].id])
+    for text in HOSTILE[:-1]:
+        key = text.replace("\ud800", "").replace("\udfff", "")[:1024] or "key"
+        session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text=text),), key=key))
+        message = session.message(key=key)
+        session.replace_message(message.id, {"role": "user", "content": [{"type": "image", "source": image}]})
+        session.mark_message(message.id, {text: text})
+        session.replace_message(message.id, text_message("seven again"))
     store.session(f"cli:{name}:delegate:helper", parent=f"cli:{name}").append(text_message("for the parent"))
     for number in range(3):  # the same id three times in the trash and once outside
         store.session(f"gone:{name}").append(text_message(f"number {number}"))
@@ -73,8 +83,13 @@ def fill(store, name="a"):
     erased_session.append(text_message("secret"))
     store.erase_session(erased_session.id)
     store.session(f"open:{name}").turn("still open")
-    store.set_setting("theme\0", {"dark": "\ud800"})
-    store.set_last_session(f"fork:{name}")
+    store.records.put("setting", "theme\0", {"dark": "\ud800"})
+    store.records.put("setting", "bytes", b"\0\xff")
+    session.records.put("state\0", "\x01\0\x10", b"\0")
+    session.records.put("state\0", "later", 1)
+    session.records.put("state\0", "later", 2)
+    session.records.delete("state\0", "later")
+    store.records.put("agent.state", "last_session", f"fork:{name}")
 
 
 @pytest.fixture
@@ -84,7 +99,7 @@ def file(tmp_path):
 
 def read_all(path_or_url, owner=""):
     with recollect.open(path_or_url, owner=owner) as store:
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
         contents = read_contents(store)
         for order in ("order", "created"):  # sessions of the same millisecond have no common order
             contents[order].sort()
@@ -92,7 +107,7 @@ def read_all(path_or_url, owner=""):
         for session in contents["sessions"].values():  # ids of compactions and snapshots differ between stores
             for kind in ("compactions", "snapshots"):
                 session[kind] = [{**json.loads(item.to_json()), "id": None} for item in session[kind]]
-        return contents, store.setting("theme\0"), sorted(hit.message for hit in store.search("seven"))
+        return contents, store.records.list("setting"), sorted(hit.message for hit in store.search("seven"))
 
 
 @pytest.mark.parametrize("direction", ["file to file", "file to server", "server to file", "server to server"])
@@ -105,7 +120,7 @@ def test_copy_transfers_every_row(direction, file, tmp_path, postgres, databases
     with recollect.open(source) as store:
         fill(store)
     report = recollect.copy(source, target)
-    assert report.whole
+    assert report.complete
     assert report.counts["sessions"] == 8
     assert all(report.counts.values()), report.counts
     assert read_all(target) == read_all(source)
@@ -119,7 +134,7 @@ def test_copy_transfers_every_row(direction, file, tmp_path, postgres, databases
         session.compact(before=session.messages()[2].id, summary="again")
         session.fork().append(text_message("and on"))
         store.session("new").append(text_message("new"))
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
     second_report = recollect.copy(source, target)
     assert {(difference.kind, difference.name, difference.missing) for difference in second_report.differences} == {
         ("session", "cli:a", False)
@@ -132,8 +147,8 @@ def test_a_copy_to_postgresql_and_back_has_equal_rows(file, tmp_path, postgres):
     with recollect.open(file) as store:
         fill(store)
     back_path = str(tmp_path / "back.db")
-    assert recollect.copy(file, postgres).whole
-    assert recollect.copy(postgres, back_path).whole
+    assert recollect.copy(file, postgres).complete
+    assert recollect.copy(postgres, back_path).complete
     assert read_rows(back_path) == read_rows(file)
 
 
@@ -158,17 +173,17 @@ def read_rows(path):
             indexes = [
                 number
                 for number, (name, *_) in enumerate(cursor.description)
-                if name not in local_columns or table == "settings"
+                if name not in local_columns or table == "records"
             ]
             contents[table] = sorted(
-                repr([row[number] for number in indexes]) for row in cursor if row[1:2] != ("recollect.copy",)
+                repr([row[number] for number in indexes]) for row in cursor if "recollect.copy" not in row[1:3]
             )
     return contents
 
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "pins",
-    "blobs", "settings",
+    "blobs", "records", "message_versions",
 )  # fmt: skip
 
 
@@ -177,13 +192,13 @@ def test_copy_transfers_every_owner(file, tmp_path, postgres, databases, databas
         with recollect.open(file, owner=owner) as store:
             fill(store, owner or "default")
     report = recollect.copy(file, postgres)
-    assert report.whole
+    assert report.complete
     assert report.owners == ("", "ann", "bob")
     assert report.counts["sessions"] == 24
     for owner in report.owners:
         assert read_all(postgres, owner) == read_all(file, owner)
     back_report = recollect.copy(postgres, tmp_path / "plain.db")  # an ordinary role sets each owner in turn
-    assert back_report.whole
+    assert back_report.complete
     assert back_report.owners == ("", "ann", "bob")
     assert back_report.counts["sessions"] == 24
     for owner in back_report.owners:
@@ -193,7 +208,7 @@ def test_copy_transfers_every_owner(file, tmp_path, postgres, databases, databas
     assert read_all(tmp_path / "named.db", "bob") == read_all(file, "bob")
     superuser_report = recollect.copy(databases.url_of(database, "postgres"), tmp_path / "all.db")
     assert superuser_report.owners == ("", "ann", "bob")
-    assert superuser_report.whole
+    assert superuser_report.complete
     assert read_all(tmp_path / "all.db", "ann") == read_all(file, "ann")
 
 
@@ -209,7 +224,7 @@ def test_an_owner_that_appears_during_the_copy_is_copied(file, postgres):
 
     calls = []
     report = recollect.copy(file, postgres, progress=progress)
-    assert report.whole
+    assert report.complete
     assert report.owners == ("ann", "late")
     with recollect.open(postgres, owner="late") as store:
         assert [session.id for session in store.list_sessions()] == ["cli:late"]
@@ -221,7 +236,7 @@ def test_copy_of_one_owner_ignores_other_owners(file, postgres):
             fill(store, owner)
     with recollect.open(file, owner="ann") as store:
         fill(store)
-    assert recollect.copy(file, postgres, owners=["ann"]).whole
+    assert recollect.copy(file, postgres, owners=["ann"]).complete
     assert read_all(postgres, "ann") == read_all(file, "ann")
 
 
@@ -251,7 +266,7 @@ def test_a_killed_copy_continues(to_server, file, tmp_path, postgres, long):
     assert kills >= 2
     last_copy = subprocess.run(command, capture_output=True, check=True, timeout=300)
     report = json.loads(last_copy.stdout)
-    assert report["whole"]
+    assert report["complete"]
     assert report["counts"]["messages"] > sessions * 500
     assert report["counts"]["keys"] == sessions + 1
     assert read_all(target) == read_all(source)
@@ -262,7 +277,7 @@ def _read_journal(target):
     if "://" not in target and not os.path.exists(target):
         return None
     with recollect.open(target) as store:
-        return store.setting(JOURNAL_KEY)
+        return store.records.get(COPY_KIND, JOURNAL_KEY)
 
 
 CHANGES = [
@@ -280,16 +295,16 @@ CHANGES = [
     "UPDATE turns SET latency_ms = 12345",
     "UPDATE blobs SET data = CAST(data || 'x' AS BLOB)",
     "DELETE FROM blobs",
-    "DELETE FROM settings WHERE key <> 'recollect.copy'",
-    "UPDATE settings SET value = '1' WHERE key <> 'recollect.copy'",
+    "DELETE FROM records WHERE kind <> 'recollect.copy'",
+    "UPDATE records SET value = '1' WHERE kind <> 'recollect.copy'",
 ]
-REMOVES_AN_ITEM = ("DELETE FROM blobs", "DELETE FROM settings")
+REMOVES_AN_ITEM = ("DELETE FROM blobs", "DELETE FROM records")
 
 
 def test_copy_reports_any_changed_row(file, tmp_path, postgres):
     with recollect.open(postgres) as store:
         fill(store)
-    assert recollect.copy(postgres, file).whole
+    assert recollect.copy(postgres, file).complete
     changed_path = tmp_path / "changed.db"
     for change in CHANGES:
         shutil.copy(file, changed_path)
@@ -303,7 +318,7 @@ def test_copy_reports_any_changed_row(file, tmp_path, postgres):
 def test_copy_reports_a_changed_row_on_the_server(file, postgres, databases, database):
     with recollect.open(file) as store:
         fill(store)
-    assert recollect.copy(file, postgres).whole
+    assert recollect.copy(file, postgres).complete
     with psycopg.connect(databases.url_of(database, "postgres"), autocommit=True) as admin:
         admin.execute("UPDATE recollect.messages SET parts = replace(parts, 'elsewhere', 'nowhere')")
     (difference,) = recollect.copy(file, postgres).differences
@@ -322,7 +337,7 @@ def test_copy_refuses_a_target_with_other_data(file, tmp_path, postgres):
     other, copy = str(tmp_path / "other.db"), str(tmp_path / "copy.db")
     with recollect.open(other) as store:
         store.session("other")
-    assert recollect.copy(file, copy).whole
+    assert recollect.copy(file, copy).complete
     with pytest.raises(recollect.Conflict, match="holds a copy of"):
         recollect.copy(other, copy)
 
@@ -347,7 +362,7 @@ def test_two_concurrent_copies_write_every_row_once(file, postgres):
     outputs = [process.communicate(timeout=120)[1] for process in processes]
     for process, text in zip(processes, outputs, strict=True):
         assert process.returncode in (0, 4), text
-    assert recollect.copy(file, postgres).whole
+    assert recollect.copy(file, postgres).complete
     assert read_all(postgres) == read_all(file)
 
 

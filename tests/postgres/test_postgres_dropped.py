@@ -104,10 +104,10 @@ def test_a_store_with_pending_operations_is_not_collected(postgres, backends):
 def test_an_operation_that_has_begun_completes_after_the_store_is_dropped(postgres, backends, monkeypatch):
     write_started, continue_write, write = threading.Event(), threading.Event(), DatabaseServer.write_together
 
-    def write_slowly(self, ops, exclude):
+    def write_slowly(self, ops, owner, exclude):
         write_started.set()
         assert continue_write.wait(TIMEOUT)
-        return write(self, ops, exclude)
+        return write(self, ops, owner, exclude)
 
     async def main():
         store = await recollect.open_async(postgres)

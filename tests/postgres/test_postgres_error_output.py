@@ -56,5 +56,5 @@ def test_a_program_with_logging_gets_the_warnings_of_the_pool(postgres):
 
 
 def test_backup_on_postgresql_names_pg_dump(postgres, tmp_path):
-    with recollect.open(postgres) as store, pytest.raises(recollect.NotSupported, match="pg_dump"):
-        store.backup(tmp_path / "copy.db")
+    with recollect.open(postgres) as store, pytest.raises(recollect.errors.NotSupported, match="pg_dump"):
+        store.maintenance.backup(tmp_path / "copy.db")

@@ -89,12 +89,12 @@ class TestLostConnections:
             result = session.save_turn("q", [CALL, RESULT, {"role": "assistant", "content": "done"}])
             assert proxy.trap_event.is_set()
             assert (result.first, result.count, result.repeated, result.revision) == (1, 4, False, 1)
-            assert [(turn.position, turn.status) for turn in session.turns()] == [(1, "completed")]
-            assert [(call.message, call.status, call.result_message) for call in session.tool_calls()] == [
+            assert [(turn.position, turn.status) for turn in session.turns.list()] == [(1, "completed")]
+            assert [(call.message, call.status, call.result_message) for call in session.tools.list()] == [
                 ("1.2", "success", "1.3")
             ]
             assert session.append(user_message("next")).ids == ["1.5"]
-            assert store.check().problems == ()
+            assert store.maintenance.check().problems == ()
 
     def test_the_result_is_recovered_after_appends_of_others(self, postgres, proxy):
         """The appended messages are found by their transaction id, also if others have appended since."""
@@ -142,14 +142,14 @@ class TestLostConnections:
             for action, error in (
                 (lambda: session.append(user_message("x"), expected=revision - 1), recollect.StaleRevision),
                 (lambda: session.save_turn("x", user_message("y"), expected=revision - 1), recollect.StaleRevision),
-                (lambda: store.create_session("a"), recollect.SessionExists),
+                (lambda: store.session("a", exist_ok=False), recollect.SessionExists),
             ):
-                wait_for_next_millisecond(session.created_at)
+                wait_for_next_millisecond(session.info.created_at_ms)
                 proxy.trap = trap
                 with pytest.raises(error):
                     action()
             session.turn("left", lease=0.001)
-            wait_for_next_millisecond(session.refresh().updated_at)
+            wait_for_next_millisecond(session.refresh().info.updated_at_ms)
             proxy.trap = trap
             assert session.save_turn("q", user_message("r")).ids == ["1.3", "1.4"]
             assert session.refresh().message_count == 4
@@ -160,7 +160,7 @@ class TestLostConnections:
                 sessions = [await store.session(str(number)) for number in range(4)]
                 for session in sessions:
                     await session.append(recollect.Draft(role="user", parts=(), created_at=1))
-                wait_for_next_millisecond(sessions[-1].created_at)
+                wait_for_next_millisecond(sessions[-1].info.created_at_ms)
                 proxy.trap = "after"
                 appends = [
                     session.append(user_message("x"), expected=0 if number % 2 else 1)
@@ -317,14 +317,14 @@ class TestRefusedConnections:
             try:
                 url = databases.url_of(database, "guarded")
                 with pytest.raises(
-                    recollect.StoreReadOnly, match="lacks a privilege: permission denied for schema recollect"
+                    recollect.errors.StoreReadOnly, match="lacks a privilege: permission denied for schema recollect"
                 ):
                     recollect.open(url)
                 admin.execute("GRANT USAGE ON SCHEMA recollect TO guarded")
                 admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA recollect TO guarded")
                 with recollect.open(url) as store:
                     assert len(store.list_sessions()) == 0
-                    with pytest.raises(recollect.StoreReadOnly, match="GRANT this one USAGE ON SCHEMA"):
+                    with pytest.raises(recollect.errors.StoreReadOnly, match="GRANT this one USAGE ON SCHEMA"):
                         store.session("x")
             finally:
                 admin.execute("DROP OWNED BY guarded")
@@ -360,7 +360,7 @@ class TestRefusedConnections:
 
     def test_a_role_that_cannot_create_tables_raises(self, databases):
         name = databases.make()
-        with pytest.raises(recollect.StoreReadOnly, match="permission denied"):
+        with pytest.raises(recollect.errors.StoreReadOnly, match="permission denied"):
             recollect.open(databases.url_of(name, "guarded"))
         databases.drop(name)
 
@@ -422,7 +422,7 @@ class TestBusyServers:
             ):
                 session = replica_store.get_session("a")
                 assert [message.text for message in session.messages()] == ["x"]
-                with pytest.raises(recollect.StoreReadOnly, match="primary"):
+                with pytest.raises(recollect.errors.StoreReadOnly, match="primary"):
                     session.append(user_message("y"))
                 with replica_store.watch(timeout=60) as watch:  # a replica does not accept LISTEN: it is polled
                     primary_session = primary_store.session("a")
@@ -434,10 +434,10 @@ class TestBusyServers:
     @pytest.mark.parametrize(
         ("state", "error"),
         [
-            ("53100", recollect.DiskFull),
-            ("XX001", recollect.Corrupted),
-            ("25006", recollect.StoreReadOnly),
-            ("22003", recollect.LimitReached),
+            ("53100", recollect.errors.DiskFull),
+            ("XX001", recollect.errors.Corrupted),
+            ("25006", recollect.errors.StoreReadOnly),
+            ("22003", recollect.errors.LimitReached),
             ("P0001", recollect.StoreError),
         ],
     )

@@ -95,7 +95,7 @@ class RandomActions:
 
     def switch(self):
         session = self.session()
-        session.switch(self.rng.choice(session.branches()))
+        session.branches.switch(self.rng.choice(session.branches.list()))
 
     def fork(self):
         session = self.session()
@@ -122,12 +122,12 @@ class RandomActions:
         messages = session.messages()
         if messages:
             message_id = self.rng.choice(messages).id
-            session.delete_message(message_id)
+            session.delete_messages([message_id])
             if self.rng.random() < 0.7:
-                session.restore_message(message_id)
+                session.restore_messages([message_id])
 
     def reindex(self):
-        self.store.reindex()
+        self.store.maintenance.reindex()
 
     def new(self):
         self.store.session(self.word()).append([user(self.word())])
@@ -159,10 +159,10 @@ def test_every_session_with_unindexed_messages_is_flagged(store, admin, seed):
         action = actions.run_one()
         assert find_unflagged(admin) == [], action
         if actions.rng.random() < 0.6:
-            store.index()
+            store.maintenance.index()
             assert admin.execute(UNINDEXED_SESSIONS).fetchall() == [], action
             assert find_waiting(admin) == set(), action
-    assert [finding for finding in store.check(deep=False).problems if finding.kind == "search"] == []
+    assert [finding for finding in store.maintenance.check(deep=False).problems if finding.kind == "search"] == []
 
 
 @pytest.mark.parametrize("source", ["copied", "imported", "imported twice"])
@@ -175,8 +175,8 @@ def test_copied_and_imported_messages_are_found(store, admin, tmp_path, postgres
         session.fork(at=1, id="b").append([user("plums")])
         session.rewind(1)
         session.append([user("cherries")])
-        session.switch(1).append([user("grapes")])
-        session.switch(session.branches()[-1])
+        session.branches.switch(1).append([user("grapes")])
+        session.branches.switch(session.branches.list()[-1])
         export.write(other, None, None, tmp_path / "whole.jsonl")
     if source == "copied":
         recollect.copy(tmp_path / "other.db", postgres)
@@ -212,21 +212,21 @@ def test_flags_of_more_sessions_than_a_batch_are_cleared(store, admin, monkeypat
     monkeypatch.setattr(search, "_SETTLE_BATCH", 3)
     for number in range(10):
         store.session(f"s{number}").append([user(f"word{number}")])
-    store.index()
+    store.maintenance.index()
     assert find_waiting(admin) == set()
 
 
 def test_the_flag_of_a_locked_session_is_cleared_later(store, admin, databases, database):
     for id in ("a", "b"):
         store.session(id)
-    store.index()
+    store.maintenance.index()
     for id in ("a", "b"):
         store.session(id).append([user(f"word in {id}")])
     with psycopg.connect(databases.url_of(database, "postgres")) as other:
         other.execute("SELECT FROM recollect.sessions WHERE id = 'a' FOR UPDATE")
         assert len(store.search("word")) == 2  # without waiting for the lock
         assert find_waiting(admin) == {"a"}
-    store.index()
+    store.maintenance.index()
     assert find_waiting(admin) == set()
 
 
@@ -234,11 +234,11 @@ def test_check_repairs_a_missing_flag(store, admin):
     store.session("a").append([user("word")])
     admin.execute("UPDATE recollect.sessions SET waiting = false")
     assert len(store.search("word")) == 0
-    (problem,) = store.check(deep=False).problems
+    (problem,) = store.maintenance.check(deep=False).problems
     assert (problem.kind, problem.session) == ("search", "a")
-    store.check(repair=True)
+    store.maintenance.check(repair=True)
     assert len(store.search("word")) == 1
-    assert store.check().problems == ()
+    assert store.maintenance.check().problems == ()
 
 
 def test_messages_are_found_while_others_append_and_search(postgres, admin, monkeypatch):
@@ -262,6 +262,6 @@ def test_messages_are_found_while_others_append_and_search(postgres, admin, monk
 
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             list(pool.map(write, range(6)))
-        store.index()
+        store.maintenance.index()
     assert find_unflagged(admin) == []
     assert admin.execute(UNINDEXED_SESSIONS).fetchall() == []

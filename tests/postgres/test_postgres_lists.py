@@ -25,16 +25,33 @@ LISTS = {
     "archived": {"archived": True},
     "pinned": {"pinned": True},
     "trash": {"deleted": True},
+    "oldest first": {"oldest_first": True},
+    "created, oldest first": {"order": "created", "oldest_first": True},
+    "title, Z to A": {"order": "title", "oldest_first": True},
+    "label": {"label": "rare"},
+    "two labels": {"label": ["common", "rare"], "order": "title"},
+    "common label": {"label": "common"},
+    "external id": {"external_id": "e7"},
+    "id prefix": {"id_prefix": "s12"},
+    "common id prefix": {"id_prefix": "s", "order": "created"},
+    "metadata": {"metadata": {"third": True}},
+    "relation": {"relation": "delegate"},
 }
 INSERT_SESSIONS = """
 INSERT INTO recollect.sessions (
     tree, number, owner, id, parent, relation, created_at, updated_at, active_at, deleted_at, pinned_at, archived_at, title,
-    folded, channel, model
+    folded, channel, model, external_id, labels, metadata
 )
 SELECT n, 1, %(owner)s, 's' || n, CASE WHEN n %% 2 = 0 THEN ((n - 1) << 20) | 1 END, CASE WHEN n %% 2 = 0 THEN 'delegate' END,
     n, n, n, CASE WHEN n %% 7 = 0 THEN n END, CASE WHEN n %% 100 = 5 THEN n END, CASE WHEN n %% 40 = 9 THEN n END,
-    'Title ' || n, 'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END
+    'Title ' || n, 'title ' || n, CASE WHEN n %% 3 = 0 THEN 'web' ELSE 'cli' END, CASE WHEN n %% 5 = 0 THEN 'large' ELSE 'small' END,
+    'e' || n %% 1000, CASE WHEN n %% 200 = 3 THEN '["common","rare"]' ELSE '["common"]' END,
+    CASE WHEN n %% 3 = 0 THEN '{"third":true}' ELSE '{"third":false}' END
 FROM generate_series(%(first)s::bigint, %(first)s::bigint + %(count)s - 1) AS n
+"""
+INSERT_LABELS = """
+INSERT INTO recollect.session_labels (tree, session, owner, label)
+SELECT s.tree, s.number, s.owner, l.value FROM recollect.sessions AS s CROSS JOIN json_array_elements_text(s.labels::json) AS l (value)
 """
 
 
@@ -47,6 +64,8 @@ def unanalyzed_url(databases):
         admin.execute("ALTER TABLE recollect.sessions SET (autovacuum_enabled = off)")
         for owner, first in (("ann", 1), ("bob", 1 + SESSIONS_PER_OWNER)):
             admin.execute(INSERT_SESSIONS, {"owner": owner, "first": first, "count": SESSIONS_PER_OWNER})
+        admin.execute("ALTER TABLE recollect.session_labels SET (autovacuum_enabled = off)")
+        admin.execute(INSERT_LABELS)
         assert admin.execute("SELECT count(*) FROM pg_stats WHERE tablename = 'sessions'").fetchone() == (0,)
     yield databases.url_of(name, "plain")
     databases.drop(name)
@@ -64,6 +83,25 @@ def test_a_page_of_unanalyzed_tables_reads_few_rows(unanalyzed_url, arguments, m
             rows_by_scan = list(find_scans(explain(connection, statement, values)))
             # Rows that the filter excludes, and rows of the trash, are read on the way to a page.
             assert sum(rows for *_, rows in rows_by_scan) < SESSIONS_PER_OWNER, (statement.name, rows_by_scan)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "index"),
+    [
+        ({"label": "rare"}, "session_labels_label"),
+        ({"external_id": "e7"}, "sessions_external"),
+        ({"id_prefix": "s12"}, "sessions_id"),
+    ],
+)
+def test_a_filter_uses_its_index(unanalyzed_url, arguments, index, monkeypatch):
+    with recollect.open(unanalyzed_url, owner="ann") as store:
+        statements = record_statements(store, arguments, monkeypatch)
+    with psycopg.connect(unanalyzed_url) as connection:
+        connection.execute("SELECT set_config('recollect.owner', 'ann', true)")
+        [(statement, values), *_] = [item for item in statements if b"FROM recollect." in item[0].text]
+        [(_, used_index, rows)] = find_scans(explain(connection, statement, values))
+        assert used_index == index
+        assert 0 < rows < SESSIONS_PER_OWNER / 10
 
 
 @pytest.mark.parametrize(
@@ -167,7 +205,7 @@ def test_triggers_maintain_parent_ids_and_delegate_counts(databases, database):
         assert parents.pop("a:delegate:5") is None
         assert {parent for id, parent in parents.items() if "delegate" in id} == {"a"}
         assert store.get_session("a:delegate:3").parent == "a"
-        assert [finding for finding in store.check().problems if finding.kind == "counter"] == []
+        assert [finding for finding in store.maintenance.check().problems if finding.kind == "counter"] == []
 
 
 def test_a_parent_that_is_erased_concurrently_raises_session_not_found(databases, database):
@@ -185,7 +223,7 @@ def test_a_parent_that_is_erased_concurrently_raises_session_not_found(databases
             with pytest.raises(recollect.SessionNotFound):
                 child.result(10)
         assert store.get_session("a:delegate:x") is None
-        assert [finding for finding in store.check().problems if finding.kind == "counter"] == []
+        assert [finding for finding in store.maintenance.check().problems if finding.kind == "counter"] == []
 
 
 def test_check_repairs_parent_ids_and_delegate_counts(databases, database):
@@ -197,13 +235,37 @@ def test_check_repairs_parent_ids_and_delegate_counts(databases, database):
             connection.execute(
                 "UPDATE recollect.sessions SET delegates = delegates - 1, parent_id = 'b' WHERE id <> 'b'"
             )
-        assert {problem.session for problem in store.check().problems} == {"a", "a:delegate:x"}
-        assert {finding.repaired for finding in store.check(repair=True).found} == {True}
-        assert store.check().problems == ()
+        assert {problem.session for problem in store.maintenance.check().problems} == {"a", "a:delegate:x"}
+        assert {finding.repaired for finding in store.maintenance.check(repair=True).found} == {True}
+        assert store.maintenance.check().problems == ()
         relatives = {
             session.id: (session.parent, session.delegate_count) for session in store.list_sessions(delegates=True)
         }
         assert relatives == {"a": (None, 1), "a:delegate:x": ("a", 0), "b": (None, 0)}
+
+
+def test_check_repairs_the_rows_of_labels(databases, database):
+    url = databases.url_of(database, "plain")
+    with recollect.open(url) as store, recollect.open(url, owner="ann") as ann:
+        for id, labels in (("a", ["x", "y"]), ("b", ["x"]), ("c", [])):
+            store.session(id, labels=labels)
+            ann.session(id, labels=labels)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DELETE FROM recollect.session_labels WHERE label = 'y'")
+            connection.execute("UPDATE recollect.sessions SET labels = NULL WHERE id = 'b'")
+        assert [session.id for session in store.list_sessions(label="y")] == []
+        assert {(problem.kind, problem.session) for problem in store.maintenance.check().problems} == {
+            ("label", "a"),
+            ("label", "b"),
+        }
+        assert {finding.repaired for finding in store.maintenance.check(repair=True).found} == {True}
+        assert (store.maintenance.check().problems, ann.maintenance.check().problems) == ((), ())
+        assert [session.id for session in store.list_sessions(label="y")] == ["a"]
+        assert [session.id for session in store.list_sessions(label="x")] == ["a"]
+        store.erase_session("a")
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT count(*) FROM recollect.session_labels").fetchone() == (0,)
+        assert [session.id for session in ann.list_sessions(label="x")] == ["b", "a"]
 
 
 def conditions(plan):

@@ -86,7 +86,7 @@ def test_a_newer_database_is_refused(empty_url):
     recollect.open(empty_url).close()
     with psycopg.connect(empty_url) as connection:
         connection.execute("INSERT INTO recollect.migrations VALUES (999, 'future', 0)")
-    with pytest.raises(recollect.SchemaTooNew, match="schema 999"):
+    with pytest.raises(recollect.errors.SchemaTooNew, match="schema 999"):
         recollect.open(empty_url)
 
 
@@ -94,7 +94,7 @@ def test_a_schema_of_another_program_is_refused(empty_url):
     with psycopg.connect(empty_url) as connection:
         connection.execute("CREATE SCHEMA recollect")
         connection.execute("CREATE TABLE recollect.sessions (mine text)")
-    with pytest.raises(recollect.NotADatabase, match="not Recollect's"):
+    with pytest.raises(recollect.errors.NotADatabase, match="not Recollect's"):
         recollect.open(empty_url)
     with psycopg.connect(empty_url) as connection:
         assert connection.execute("SELECT count(*) FROM recollect.sessions").fetchone() == (0,)
@@ -141,7 +141,7 @@ def test_migrations_fill_new_columns_for_every_owner(databases, empty_url):
             assert [message.position for message in store.session("a").messages() if message.pinned] == [2]
             assert {hit.session for hit in store.search("x")} == {"a"}
             assert [(session.id, session.delegate_count) for session in store.list_sessions()] == [("a", 1)]
-            report = store.check(repair=True)
+            report = store.maintenance.check(repair=True)
             assert report.problems == ()
             assert [finding.kind for finding in report.found] == ["title"]
     with psycopg.connect(empty_url) as connection:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import inspect
 import threading
 
 import psycopg
 import pytest
 
 import recollect
+from public_methods import list_all_methods
 
 TABLES = (
     "trees", "sessions", "branches", "turns", "messages", "appends", "tool_calls", "compactions", "snapshots", "blobs",
-    "settings", "pins", "search_index", "search_titles", "search_terms",
+    "records", "pins", "search_index", "search_titles", "search_terms", "session_labels",
+    "message_versions",
 )  # fmt: skip
 
 
@@ -26,7 +27,7 @@ def user_message(text):
 def ann(postgres):
     """Open a store with every kind of row."""
     with recollect.open(postgres, owner="ann") as store:
-        session = store.session("cli:one", title="Hers", metadata={"a": 1})
+        session = store.session("cli:one", title="Hers", metadata={"a": 1}, labels=["hers"], external_id="x1")
         with session.turn("a question") as turn:
             turn.add(
                 {
@@ -44,14 +45,16 @@ def ann(postgres):
             key="k",
         )
         session.pin_message(1)
-        session.snapshot("summary", "so far")
+        session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text="first"),), key="hers"))
+        session.replace_message(session.message(key="hers").id, user_message("second"))
+        session.snapshots.add("summary", "so far")
         session.fork(id="cli:fork").compact(summary="in short", keep_turns=0)
         session.rewind(2)
         store.session("gone").append(user_message("in the trash"))
         store.delete_session("gone")
-        store.index()
-        store.set_setting("color", "red")
-        session.arrive("terminal", id="hers")
+        store.maintenance.index()
+        store.records.put("setting", "color", "red")
+        session.presence.arrive("terminal", id="hers")
         yield store
 
 
@@ -71,99 +74,100 @@ def contents(databases, database, owner):
         }
 
 
+def has_no_message(store, key):
+    with pytest.raises(recollect.MessageNotFound):
+        store.message(key=key)
+    return True
+
+
 # Methods of a store that take a session id, called with an id of another owner.
 STORE = {
     "session": lambda store, name: store.session(name, create=False),
-    "create_session": None,  # the id is free for each owner
     "get_session": lambda store, name: store.get_session(name),
     "find_session": lambda store, name: store.find_session(name),
     "delete_session": lambda store, name: store.delete_session(name),
     "restore_session": lambda store, name: store.restore_session(name),
     "erase_session": lambda store, name: store.erase_session(name, forks="erase"),
-    "set_last_session": lambda store, name: store.set_last_session(name),
 }
 # Methods without a session id: they affect the owner's own data only.
 STORE_WIDE = {
     "search": lambda store: list(store.search("question")) == [],
-    "index": lambda store: store.index() == 0,
-    "reindex": lambda store: store.reindex() == 0,
-    "empty_trash": lambda store: store.empty_trash().count == 0,
-    "prune": lambda store: store.prune(keep=0, max_messages=1, tool_output_over=0, erase=True).count == 0,
+    "maintenance.index": lambda store: store.maintenance.index() == 0,
+    "maintenance.reindex": lambda store: store.maintenance.reindex() == 0,
+    "maintenance.empty_trash": lambda store: store.maintenance.empty_trash().count == 0,
+    "maintenance.prune": lambda store: (
+        store.maintenance.prune(keep=0, max_messages=1, tool_output_over=0, erase=True).count == 0
+    ),
     "stats": lambda store: store.stats().messages == 0,
-    "tool_stats": lambda store: store.tool_stats() == [],
-    "check": lambda store: store.check(repair=True).found == (),
-    "recover": lambda store: store.recover() == [],
+    "tools.stats": lambda store: store.tools.stats() == [],
+    "maintenance.check": lambda store: store.maintenance.check(repair=True).found == (),
+    "maintenance.recover": lambda store: store.maintenance.recover() == [],
     "shown_counts": lambda store: store.shown_counts(["cli:one", "cli:fork"]) == [0, 0],
+    "message": lambda store: has_no_message(store, "hers"),
 }
 NO_SESSION = {
-    "owners",
+    "maintenance.owners",
+    "as_owner",
     "list_sessions",
-    "last_session",
-    "setting",
-    "set_setting",
     "watch",
     "close",
-    "run",
-    "follow",
-    "scope",
 }
-NO_FILE = {"backup", "space", "optimize"}
+NO_FILE = {"maintenance.backup", "maintenance.space", "maintenance.optimize"}
 SESSION = {
     "refresh": lambda s: s.refresh(),
     "append": lambda s: s.append(user_message("x")),
     "messages": lambda s: s.messages(),
-    "iter_messages": lambda s: list(s.iter_messages()),
+    "find_append": lambda s: s.find_append("k"),
+    "shown_counts": lambda s: s.shown_counts([(0, None)]),
+    "branches.shown_counts": lambda s: s.branches.shown_counts(),
     "message": lambda s: s.message("1.1"),
-    "response": lambda s: s.response("1.1"),
+    "message_versions": lambda s: s.message_versions("1.1"),
+    "mark_message": lambda s: s.mark_message("1.1", {"a": 1}),
+    "replace_message": lambda s: s.replace_message("1.1", user_message("mine"), erase=True),
+    "restore_messages": lambda s: s.restore_messages(["1.1"]),
+    "delete_messages": lambda s: s.delete_messages(["1.1"]),
+    "pop": lambda s: s.pop(),
     "history": lambda s: s.history("openai"),
-    "delete_message": lambda s: s.delete_message("1.1"),
-    "restore_message": lambda s: s.restore_message("1.1"),
     "update": lambda s: s.update(title="mine"),
     "turn": lambda s: s.turn("q", take_over=True),
     "save_turn": lambda s: s.save_turn("q", {"role": "assistant", "content": "r"}),
-    "turns": lambda s: s.turns(),
-    "tool_calls": lambda s: s.tool_calls(),
-    "start_tool_call": lambda s: s.start_tool_call("c1"),
-    "record_tool_result": lambda s: s.record_tool_result("c1", "x"),
-    "branches": lambda s: s.branches(),
+    "turns.list": lambda s: s.turns.list(),
+    "tools.list": lambda s: s.tools.list(),
+    "tools.start": lambda s: s.tools.start("c1"),
+    "tools.record_result": lambda s: s.tools.record_result("c1", "x"),
+    "branches.list": lambda s: s.branches.list(),
     "rewind": lambda s: s.rewind(0),
-    "switch": lambda s: s.switch(1),
+    "branches.switch": lambda s: s.branches.switch(1),
     "fork": lambda s: s.fork(at="1.1"),
     "active_tokens": lambda s: s.active_tokens(),
     "compact": lambda s: s.compact(summary="mine"),
-    "undo_compaction": lambda s: s.undo_compaction(),
-    "compactions": lambda s: s.compactions(),
-    "compaction": lambda s: s.compaction(),
-    "snapshot": lambda s: s.snapshot("summary", "mine"),
-    "snapshots": lambda s: s.snapshots(),
+    "compactions.undo": lambda s: s.compactions.undo(),
+    "compactions.list": lambda s: s.compactions.list(),
+    "compactions.latest": lambda s: s.compactions.latest(),
+    "snapshots.add": lambda s: s.snapshots.add("summary", "mine"),
+    "snapshots.list": lambda s: s.snapshots.list(),
     "pin_message": lambda s: s.pin_message("1.1"),
-    "unpin_message": lambda s: s.unpin_message("1.1"),
     "stats": lambda s: s.stats(),
-    "resume_turn": lambda s: s.resume_turn("1.1"),
-    "arrive": lambda s: s.arrive("terminal"),
-    "present": lambda s: s.present(),
+    "turns.resume": lambda s: s.turns.resume("1.1"),
+    "presence.arrive": lambda s: s.presence.arrive("terminal"),
+    "presence.list": lambda s: s.presence.list(),
 }
 
 
 # Methods that take a presence id: one of another owner does not exist.
-PRESENCE = {"stay": lambda s: s.stay("hers"), "leave": lambda s: s.leave("hers")}
-
-
-def public_methods(api_class):
-    return {name for name, _ in inspect.getmembers(api_class, inspect.isfunction) if not name.startswith("_")}
+PRESENCE = {"presence.stay": lambda s: s.presence.stay("hers"), "presence.leave": lambda s: s.presence.leave("hers")}
 
 
 def test_every_public_method_is_in_a_table():
-    assert public_methods(recollect.Store) == set(STORE) | set(STORE_WIDE) | NO_SESSION | NO_FILE
-    assert public_methods(recollect.Session) - {"saw", "to_dict"} == set(SESSION) | set(PRESENCE)
+    records = {f"records.{name}" for name in ("put", "get", "list", "delete")}  # tested below
+    assert list_all_methods(recollect.Store) - records == set(STORE) | set(STORE_WIDE) | NO_SESSION | NO_FILE
+    assert list_all_methods(recollect.Session) - {"to_dict"} - records == set(SESSION) | set(PRESENCE)
 
 
 def test_methods_find_and_change_nothing_of_another_owner(ann, bob, databases, database):
     before = contents(databases, database, "ann")
     for id in ("cli:one", "cli:fork"):
         for name, method in STORE.items():
-            if method is None:
-                continue
             try:
                 assert method(bob, id) is None, name
             except recollect.SessionNotFound:
@@ -184,10 +188,13 @@ def test_methods_find_and_change_nothing_of_another_owner(ann, bob, databases, d
             bob.find_session({"find": "Hers", "prefix": "cli"}[name])
     assert list(bob.list_sessions(archived=None, delegates=True)) == []
     assert list(bob.list_sessions(deleted=True)) == []
-    assert bob.last_session() is None
-    assert bob.setting("color") is None
-    bob.set_setting("color", "blue")
-    assert ann.setting("color") == "red"
+    assert bob.records.get("setting", "color") is None
+    assert list(bob.records.list("setting")) == []
+    assert bob.records.delete("setting", "color") is False
+    with pytest.raises(recollect.StaleRecord):
+        bob.records.put("setting", "color", "blue", expected=1)
+    bob.records.put("setting", "color", "blue", expected=0)
+    assert ann.records.get("setting", "color").value == "red"
     assert contents(databases, database, "ann") == before
 
 
@@ -197,12 +204,12 @@ def test_store_wide_methods_affect_one_owner_only(ann, bob, databases, database)
         assert method(bob), name
         assert contents(databases, database, "ann") == before, name
     assert [hit.session for hit in ann.search("question")] != []
-    assert (ann.stats().messages, ann.check().problems) == (4, ())
+    assert (ann.stats().messages, ann.maintenance.check().problems) == (5, ())
 
 
 def test_file_maintenance_is_not_supported(bob, tmp_path):
-    for method in (lambda: bob.backup(tmp_path / "copy"), bob.space, bob.optimize):
-        with pytest.raises(recollect.NotSupported):
+    for method in (lambda: bob.maintenance.backup(tmp_path / "copy"), bob.maintenance.space, bob.maintenance.optimize):
+        with pytest.raises(recollect.errors.NotSupported):
             method()
 
 
@@ -237,10 +244,9 @@ def test_two_owners_use_the_same_ids(ann, bob):
         },
         key="k",
     )
-    bob.set_last_session("cli:one")
     assert (ann.session("cli:one").title, bobs_session.title) == ("Hers", "His")
     assert bob.erase_session("cli:one") == ["cli:one"]
-    image = ann.session("cli:fork").messages()[-1]
+    image = ann.session("cli:fork").messages()[-2]
     assert "QUJD" * 2000 in str(image.parts)
 
 
@@ -257,22 +263,31 @@ def test_row_level_security_separates_owners(ann, postgres):
         assert connection.execute("DELETE FROM recollect.messages").rowcount == 0
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(
-                "INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES ('ann', 'x', '1', 1)"
+                "INSERT INTO recollect.records (owner, kind, key, value, created_at, updated_at) "
+                "VALUES ('ann', 'x', 'x', '1', 1, 1)"
             )
 
 
 def test_listing_shows_names_of_owners_only(ann, bob, postgres, databases, database):
-    bob.set_setting("color", "green")
+    bob.records.put("setting", "color", "green")
     for store in (ann, bob):
-        assert (store.owners().names, store.owners().everyone) == (("ann", "bob"), True)
+        assert (store.maintenance.owners().names, store.maintenance.owners().everyone) == (("ann", "bob"), True)
     assert list(bob.list_sessions()) == []  # recollect.listing ended with its transaction
-    assert bob.setting("color") == "green"
+    for filters in ({"label": "hers"}, {"external_id": "x1"}, {"id_prefix": "cli:"}, {"metadata": {"a": 1}}):
+        assert (len(ann.list_sessions(**filters)), len(bob.list_sessions(**filters))) == (
+            2 if filters.keys() <= {"label", "id_prefix", "metadata"} else 1, 0,
+        )  # fmt: skip
+    with pytest.raises(recollect.SessionNotFound):
+        bob.find_session("x1")
+    with pytest.raises(recollect.SessionNotFound):
+        bob.session("own").update(parent="cli:one")
+    assert bob.records.get("setting", "color").value == "green"
     before = contents(databases, database, "ann")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute("SELECT set_config('recollect.listing', 'on', false)")
-        for table in set(TABLES) - {"trees", "blobs", "settings"}:
+        for table in set(TABLES) - {"trees", "blobs", "records"}:
             assert connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0] == 0, table
-        for table in ("trees", "blobs", "settings"):
+        for table in ("trees", "blobs", "records"):
             assert connection.execute(f"SELECT count(*) FROM recollect.{table}").fetchone()[0] > 0, table
             assert connection.execute(f"UPDATE recollect.{table} SET owner = ''").rowcount == 0
             assert connection.execute(f"DELETE FROM recollect.{table}").rowcount == 0
@@ -293,12 +308,12 @@ def test_a_policy_that_may_hide_owners_is_noticed(databases, policy):
     try:
         with recollect.open(databases.url_of(name, "plain"), owner="bob") as store:
             store.session("x").append(user_message("y"))
-            assert store.owners().everyone
+            assert store.maintenance.owners().everyone
             with psycopg.connect(databases.url_of(name, "postgres"), autocommit=True) as admin:
                 admin.execute(policy)
-            assert not store.owners().everyone
+            assert not store.maintenance.owners().everyone
         with recollect.open(databases.url_of(name, "postgres")) as store:
-            assert store.owners() == recollect.Owners(names=("bob",), everyone=True)
+            assert store.maintenance.owners() == recollect.types.Owners(names=("bob",), everyone=True)
     finally:
         databases.drop(name)
 
@@ -345,10 +360,8 @@ def test_a_reused_connection_does_not_keep_the_owner(postgres):
     def work(owner):
         for number in range(15):
             scope = Scope(owner, "h", 1, lambda _: False, PostgresSearch)
-            owner_server = DatabaseServer.__new__(DatabaseServer)
-            owner_server.__dict__.update(server.__dict__, owner=owner)
-            owner_server.write(sessions.create(scope, f"{owner}{number}", {}))
-            page = owner_server.read(listing.read_page(scope, limit=100, filters=filters)).sessions
+            server.write(sessions.create(scope, f"{owner}{number}", {}), owner)
+            page = server.read(listing.read_page(scope, limit=100, filters=filters), owner).sessions
             if {session.id for session in page} != {f"{owner}{n}" for n in range(number + 1)}:
                 failures.append((owner, page))
 

@@ -60,6 +60,41 @@ def test_processes_append_to_one_session(postgres):
             assert own == [f"{process.pid}:{number}" for number in range(12)]
 
 
+def _append_keys_and_pop(url, barrier, results):
+    with recollect.open(url) as store:
+        session = store.session("shared")
+        barrier.wait(60)
+        ids = {}
+        for start in range(0, 60, 3):
+            keys = [f"k{number}" for number in range(start, start + 7)]
+            drafts = [recollect.Draft(role="user", parts=(recollect.TextPart(text=key),), key=key) for key in keys]
+            ids |= zip(keys, session.append(drafts).ids, strict=True)
+        barrier.wait(60)
+        popped_ids = []
+        while messages := session.pop(2):
+            popped_ids += [message.id for message in messages]
+        results.put((ids, popped_ids))
+
+
+def test_processes_store_each_key_once_and_pop_each_message_once(postgres):
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(4), context.Queue()
+    processes = [context.Process(target=_append_keys_and_pop, args=(postgres, barrier, results)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    (ids, popped_ids), *others = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join(60)
+    assert len(ids) == 64
+    for other_ids, other_popped_ids in others:
+        assert other_ids == ids
+        popped_ids += other_popped_ids
+    assert sorted(popped_ids) == sorted(ids.values())
+    with recollect.open(postgres) as store:
+        assert store.session("shared").message_count == 0
+        assert store.maintenance.check().problems == ()
+
+
 def test_threads_erase_fork_and_append_concurrently(postgres):
     """Operations on a whole tree next to writes in it: the counts stay correct."""
     with recollect.open(postgres) as store:
@@ -70,8 +105,8 @@ def test_threads_erase_fork_and_append_concurrently(postgres):
             for step in range(6):
                 fork = store.session("root").fork(at=(step % 6) + 1, id=f"f{number}-{step}")
                 fork.append(user_message("x"))
-                fork.delete_message(1)
-                fork.restore_message(1)
+                fork.delete_messages([1])
+                fork.restore_messages([1])
                 fork.fork(id=f"g{number}-{step}").append(user_message("y"))
                 store.erase_session(fork.id, forks="erase" if step % 2 else "keep")
 

@@ -153,5 +153,57 @@ def test_a_store_on_a_replica_only_reads(servers, url):
         wait_until(
             lambda: replica_store.get_session("alone") is not None and replica_store.search("heron", session="alone")
         )
-        with pytest.raises(recollect.StoreReadOnly):
+        with pytest.raises(recollect.errors.StoreReadOnly):
             replica_store.session("alone").append(user_message("y"))
+
+
+def test_a_session_that_the_replica_does_not_have_yet_is_opened_on_the_primary(servers, url):
+    """Another process created it: the replica lags behind that one, and answers the reads of this store."""
+    with recollect.open(url) as store, recollect.open(servers[0].url("chats", "plain")) as other:
+        store.session("there")
+        wait_until(lambda: has_caught_up(store, "there"))
+        set_replay_paused(servers[1], pause=True)
+        try:
+            for create in (False, True):
+                id = f"new {create}"
+                other.session(id, title="T")
+                assert store.get_session(id) is None
+                session = store.session(id, title="other") if create else store.session(id, create=False)
+                assert session.title == "T"
+                with pytest.raises(recollect.SessionNotFound):
+                    store.session("missing", create=False)
+        finally:
+            set_replay_paused(servers[1], pause=False)
+
+
+def test_owners_of_one_store_read_on_the_replica(servers, url, monkeypatch):
+    with recollect.open(url) as store:
+        views = {name: store.as_owner(name) for name in ("ann", "bob", "")}
+        for name, view in views.items():
+            view.session("shared").append(user_message(f"{name} writes"))
+            assert view.session("shared").messages()[-1].text == f"{name} writes"  # its own write
+            view.maintenance.index()  # a search would write the index, and the next read would be on the primary server
+        wait_until(lambda: has_caught_up(store, "shared"))
+        reads = replica_reads(store, monkeypatch)
+        for name, view in views.items():
+            assert [message.text for message in view.session("shared").messages()] == [f"{name} writes"]
+            assert [hit.session for hit in view.search(f"{name} writes")] == ["shared"]
+        assert len(reads) >= 6
+        views["ann"].erase_session("shared")
+        assert views["ann"].get_session("shared") is None
+        assert views["bob"].get_session("shared") is not None
+
+
+def test_owners_watch_on_a_replica(servers):
+    """It accepts no LISTEN; the watches of all owners poll."""
+    with (
+        recollect.open(servers[0].url("chats", "plain")) as writer,
+        recollect.open(servers[1].url("chats", "plain")) as store,
+    ):
+        names = ("ann", "bob")
+        watches = [store.as_owner(name).watch(timeout=30) for name in names]
+        for name, watch in zip(names, watches, strict=True):
+            session = writer.as_owner(name).session(f"watched by {name}")
+            session.append(user_message("x"))
+            assert next(change for change in watch if change.revision == session.revision).session == session.id
+            watch.close()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 
+import psycopg
 import pytest
 
 import recollect
@@ -59,7 +60,7 @@ def round_trips(monkeypatch):
 def store(request, postgres):
     with recollect.open(postgres, owner=request.param) as store:
         yield store
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
 
 
 @pytest.mark.parametrize(
@@ -90,8 +91,8 @@ def test_append_and_save_turn_take_one_round_trip(store, round_trips, turn, meth
                         (message.id, message.role, message.turn, message.parts, message.tokens)
                         for message in session.messages()
                     ],
-                    [(call.message, call.part, call.status, call.result_message) for call in session.tool_calls()],
-                    [(record.position, record.status, record.holder) for record in session.turns()],
+                    [(call.message, call.part, call.status, call.result_message) for call in session.tools.list()],
+                    [(record.position, record.status, record.holder) for record in session.turns.list()],
                     (session.message_count, session.token_count, session.revision),
                 )
             )
@@ -105,7 +106,7 @@ def test_late_results_and_payloads_take_more_round_trips(store, round_trips):
         session.append(tool_result("a"))
     with round_trips(3):
         session.append(IMAGE_MESSAGE)
-    assert [call.status for call in session.tool_calls()] == ["success"]
+    assert [call.status for call in session.tools.list()] == ["success"]
     assert len(session.messages()) == 3
 
 
@@ -127,7 +128,7 @@ def test_opening_and_reading_last_messages_take_one_round_trip_each(store, round
         assert [message.text for message in session.messages(last=50)] == [f"m{number}" for number in range(30, 80)]
     with round_trips(1):
         assert len(session.messages(last=100)) == 80
-    session.delete_message(79)
+    session.delete_messages([79])
     with round_trips(1):
         assert [message.position for message in session.messages(last=3)] == [77, 78, 80]
 
@@ -162,12 +163,29 @@ def test_last_messages_of_a_fork(store, round_trips):
     assert [message.text for message in session.messages(last=1)] == ["m1"]
 
 
-def test_a_new_session_takes_one_round_trip(store, round_trips):
-    with round_trips(1):
+def test_a_new_session(store, round_trips):
+    with round_trips(2):  # it is read, then created
         session = store.session("a")
+    with round_trips(1):
+        store.session("b", exist_ok=False)
+    with round_trips(1):
+        child = store.session(
+            "child", exist_ok=False, labels=["x", "y"], parent="a", relation="fork", metadata={"k": 1}
+        )
+    assert (child.labels, child.parent, child.relation) == (("x", "y"), "a", "fork")
+    assert [entry.id for entry in store.list_sessions(label=["y", "x"])] == ["child"]
+    with round_trips(1):
+        assert store.session("other", exist_ok=False, labels=["z"]).labels == ("z",)
+    with round_trips(2):  # the update, and the rows of the labels with COMMIT
+        child.update(labels=["z"], title="T")
+    with round_trips(3):  # the session, and the same
+        child.update(add_labels=["w"])
+    with round_trips(2):  # the session, and COMMIT
+        child.update(add_labels=["w"])
+    assert [entry.id for entry in store.list_sessions(label="z")] == ["other", "child"]
     assert session.messages(last=5) == []
     with pytest.raises(recollect.SessionNotFound):
-        store.session("b", create=False)
+        store.session("c", create=False)
     store.delete_session("a")
     with pytest.raises(recollect.SessionInTrash):
         store.session("a", create=False)
@@ -181,13 +199,6 @@ def test_last_messages_contain_payloads(store):
     assert "QUJD" * 2000 in str(session.messages(last=1)[0].parts)
 
 
-def test_opening_a_session_with_an_open_turn_marks_it_active(store, round_trips):
-    session = store.session("a")
-    before = store.session("b").active_at
-    with session.turn("q"):
-        assert store.session("a").active_at > before
-
-
 def test_save_turn_raises_session_busy_next_to_an_open_turn(store):
     session = store.session("a")
     with session.turn("open"), pytest.raises(recollect.SessionBusy):
@@ -196,7 +207,7 @@ def test_save_turn_raises_session_busy_next_to_an_open_turn(store):
     session.save_turn("q", ANSWER_MESSAGE)
     session.rewind(1)
     with session.turn("open on another branch"):
-        session.switch(1)
+        session.branches.switch(1)
         assert session.save_turn("q", ANSWER_MESSAGE).ids == ["1.4", "1.5"]
 
 
@@ -248,13 +259,16 @@ def test_a_list_takes_one_round_trip_and_leaves_no_settings(postgres, round_trip
     url = f"{postgres}?pool_size=1"
     with recollect.open(url, owner="ann") as ann:
         for number in range(5):
-            ann.create_session(f"s{number}", title=f"t{number}", channel="web")
-        ann.create_session("bare")
+            ann.session(f"s{number}", exist_ok=False, title=f"t{number}", channel="web")
+        ann.session("bare", exist_ok=False)
         for order in ("activity", "created", "title"):
             # By title, untitled sessions are a second stage, so it takes BEGIN with the first one, and COMMIT.
             with round_trips(2 if order == "title" else 1):
                 page = ann.list_sessions(3, order=order)
             assert len(page) == 3
+            # Untitled sessions have an index, which takes two statements.
+            with round_trips(4 if order == "title" else 1):
+                assert len(ann.list_sessions(3, order=order, oldest_first=True)) == 3
             assert {session.id for session in page} <= {"s0", "s1", "s2", "s3", "s4", "bare"}
         assert [session.id for session in ann.list_sessions(9, order="title")][-1] == "bare"
         # A filter with an index takes two statements, the matches and their rows, and COMMIT; the first one alone if
@@ -263,9 +277,11 @@ def test_a_list_takes_one_round_trip_and_leaves_no_settings(postgres, round_trip
             ({"channel": "nothing"}, 2),
             ({"channel": "web"}, 3),
             ({"channel": "web", "order": "title"}, 3),
+            ({"id_prefix": "s", "oldest_first": True}, 3),
+            ({"id_prefix": "s", "metadata": {"n": 1}, "external_id": "nothing"}, 2),
         ):
             with round_trips(expected):
-                assert len(ann.list_sessions(3, **arguments)) == (0 if arguments["channel"] == "nothing" else 3)
+                assert len(ann.list_sessions(3, **arguments)) == (0 if "nothing" in arguments.values() else 3)
         ann.session("s3").update(pinned=True)
         with round_trips(1):
             assert [session.id for session in ann.list_sessions(2, pinned_first=True)] == ["s3", "bare"]
@@ -288,9 +304,9 @@ def test_a_list_takes_one_round_trip_and_leaves_no_settings(postgres, round_trip
 @pytest.mark.parametrize("untitled_count", [0, 2, 5])
 def test_a_list_by_title_ends_with_untitled_sessions(store, titled_count, untitled_count):
     for number in range(titled_count):
-        store.create_session(f"t{number}", title=f"t{number}")
+        store.session(f"t{number}", exist_ok=False, title=f"t{number}")
     for number in range(untitled_count):
-        store.create_session(f"u{number}")
+        store.session(f"u{number}", exist_ok=False)
     expected = [
         *(f"t{number}" for number in range(titled_count)),
         *(f"u{number}" for number in reversed(range(untitled_count))),
@@ -312,7 +328,7 @@ def test_the_hits_of_a_page_are_read_in_one_statement(store, round_trips):
         session.append([user_message(f"heron {number}"), tool_call(f"c{number}"), tool_result(f"c{number}")])
     fork = session.fork(id="fork")
     fork.append([tool_call("late"), user_message("heron in a fork"), tool_result("late")])
-    store.index()
+    store.maintenance.index()
     for limit in (1, 15):
         # The backlog and its COMMIT, because looking for it is an operation of its own; then the mark of the index,
         # titles, count of the word, hits, messages, COMMIT.
@@ -326,3 +342,29 @@ def test_the_hits_of_a_page_are_read_in_one_statement(store, round_trips):
     store.delete_session("a")
     assert {hit.session for hit in store.search("heron", 20)} == {"fork"}
     assert [hit.tool for hit in store.search("role:tool of", 20)] == ["f"] * 16
+
+
+def test_opening_a_session_reads_in_one_round_trip(store, postgres, round_trips):
+    store.session("a", title="T")
+    with psycopg.connect(postgres, autocommit=True) as other:
+        other.execute("SELECT set_config('recollect.owner', %s, false)", (store._scope().owner,))
+        commits = "SELECT token, at FROM recollect.commits ORDER BY token"
+        before = other.execute(commits).fetchall()
+        other.execute("BEGIN")
+        other.execute("SELECT id FROM recollect.sessions FOR UPDATE")  # opening waits for no lock
+        for open_session in (store.session, store.get_session, lambda name: store.session(name, create=False)):
+            with round_trips(1):
+                assert open_session("a").title == "T"
+        other.execute("ROLLBACK")
+        assert other.execute(commits).fetchall() == before
+
+
+def test_opening_a_session_with_a_live_turn_only_reads(store, postgres, round_trips):
+    turn = store.session("a").turn("q")
+    with psycopg.connect(postgres, autocommit=True) as other:
+        commits = "SELECT token, at FROM recollect.commits ORDER BY token"
+        before = other.execute(commits).fetchall()
+        with round_trips(5):  # the fast path, the session, its branches, the turn, and COMMIT
+            assert store.session("a").message_count == 1
+        assert other.execute(commits).fetchall() == before
+    turn.complete()

@@ -26,6 +26,9 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_ba
 """
 
 
+DELETIONS = {True: storage.edits.delete, False: storage.edits.restore}
+
+
 @pytest.fixture
 def database_name(databases):
     """Create a separate database: the rows of so many schedules would change plans of later tests in the shared one."""
@@ -83,7 +86,7 @@ class OperationThread(threading.Thread):
     def __init__(self, store, op):
         super().__init__(daemon=True)
         self.result = self.error = None
-        self._work = lambda: store.run(op)
+        self._work = lambda: store._run(op)
         self.start()
 
     def run(self):
@@ -141,7 +144,7 @@ def run_every_schedule(store, admin, make_pair, *, allowed_errors=()):
 
 
 def check(store):
-    report = store.check(deep=False)
+    report = store.maintenance.check(deep=False)
     assert report.problems == (), report.problems
 
 
@@ -158,13 +161,13 @@ def open_stream(store, name, *, deleted=False):
     stream.flush()
     fork = session.fork(id=f"{name}-fork")
     if deleted:
-        session.delete_message(stream.id)
+        session.delete_messages([stream.id])
     return session, stream, fork
 
 
 def close_operation(store, session, stream):
     draft = Draft(role="assistant", parts=(TextPart(text="a whole answer " * 20),), input_tokens=7, output_tokens=11)
-    return storage.turns.close_stream(store.scope(), session.id, stream._handle, draft, lease=LEASE)
+    return storage.turns.close_stream(store._scope(), session.id, stream._handle, draft, lease=LEASE)
 
 
 @pytest.mark.parametrize("through", ["session", "fork"])
@@ -175,9 +178,7 @@ def test_a_message_is_deleted_or_restored_while_its_stream_is_closed(store, admi
     def make_pair():
         session, stream, fork = open_stream(store, next(names), deleted=not deleted)
         id = session.id if through == "session" else fork.id
-        return close_operation(store, session, stream), storage.messages.set_deleted(
-            store.scope(), id, stream.id, deleted=deleted
-        )
+        return close_operation(store, session, stream), DELETIONS[deleted](store._scope(), id, [stream.id])
 
     assert run_every_schedule(store, admin, make_pair) > 10
 
@@ -189,8 +190,8 @@ def test_a_message_is_pinned_by_a_fork_while_its_stream_is_closed(store, admin):
     def make_pair():
         session, stream, fork = open_stream(store, next(names))
         streams.append((session, stream))
-        return close_operation(store, session, stream), storage.messages.set_pinned(
-            store.scope(), fork.id, stream.id, pinned=True
+        return close_operation(store, session, stream), storage.edits.set_pinned(
+            store._scope(), fork.id, stream.id, pinned=True
         )
 
     assert run_every_schedule(store, admin, make_pair) > 10
@@ -212,11 +213,11 @@ def test_an_output_is_dropped_while_a_fork_deletes_or_restores_its_message(store
         session.append({"role": "tool", "tool_call_id": "c1", "content": "long " * 400})
         fork = session.fork(id=f"{session.id}-fork")
         if not deleted:
-            fork.delete_message(3)
-        key = store.run(Operation(_find_key, store.scope(), session.id, writes=False))
+            fork.delete_messages([3])
+        key = store._run(Operation(_find_key, store._scope(), session.id, writes=False))
         drop_outputs = Operation(
             storage.retention._drop_outputs,
-            store.scope(),
+            store._scope(),
             key,
             100,
             (0, 0),
@@ -224,7 +225,7 @@ def test_an_output_is_dropped_while_a_fork_deletes_or_restores_its_message(store
             removes_from_index=True,
             deletion=Deletion.ROWS,
         )
-        return drop_outputs, storage.messages.set_deleted(store.scope(), fork.id, 3, deleted=deleted)
+        return drop_outputs, DELETIONS[deleted](store._scope(), fork.id, [3])
 
     assert run_every_schedule(store, admin, make_pair) > 10
 
@@ -234,20 +235,20 @@ def _find_key(scope, session):
 
 
 def restore_operation(store, id):
-    return storage.sessions.restore(store.scope(), id)
+    return storage.sessions.restore(store._scope(), id)
 
 
 OPERATIONS_ON_A_DELETED_SESSION = {
     "append": lambda store, name: storage.appends.append(
-        store.scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))]
+        store._scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))]
     ),
     "append with a key": lambda store, name: storage.appends.append(
-        store.scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))], key="k"
+        store._scope(), name, [Draft(role="user", parts=(TextPart(text="x"),))], key="k"
     ),
-    "open": lambda store, name: storage.sessions.open_session(store.scope(), name),
-    "update": lambda store, name: storage.sessions.update(store.scope(), name, {"title": "t"}),
-    "delete a message": lambda store, name: storage.messages.set_deleted(store.scope(), name, 1, deleted=True),
-    "rewind": lambda store, name: storage.branches.rewind(store.scope(), name, 1),
+    "open": lambda store, name: Operation(storage.sessions._recover_session, store._scope(), name),
+    "update": lambda store, name: storage.sessions.update(store._scope(), name, {"title": "t"}),
+    "delete a message": lambda store, name: storage.edits.delete(store._scope(), name, [1]),
+    "rewind": lambda store, name: storage.branches.rewind(store._scope(), name, 1),
     "restore": restore_operation,
 }
 
@@ -293,7 +294,7 @@ def delete_and_restore(store, seed, deadline):
         if rng.random() < 0.3:
             session = session.fork()
         message = rng.choice(session.messages(last=3, deleted=True))
-        (session.delete_message if message.deleted_at is None else session.restore_message)(message.id)
+        (session.delete_messages if message.deleted_at is None else session.restore_messages)([message.id])
 
 
 @pytest.mark.long

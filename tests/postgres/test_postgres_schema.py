@@ -71,8 +71,7 @@ def requests() -> dict[str, FastPath[Any]]:
         "session_append_with_calls": appends.append(scope, "a", [call]),
         "session_save": turns.save_turn(scope, "a", [text], []),
         "session_save_with_calls": turns.save_turn(scope, "a", [text], [call]),
-        "session_open": sessions.open_session(scope, "a"),
-        "session_ensure": sessions.ensure(scope, "a", {}),
+        "session_get": sessions.get(scope, "a"),
         "session_create": sessions.create(scope, "a", {}),
         "messages_last": messages.read_backward(scope, "a", limit=3),
         **{name: listing.read_page(scope, limit=3, **options) for name, options in pages.items()},
@@ -93,7 +92,7 @@ def test_a_fast_path_has_the_parameters_of_its_statements(name):
     assert fast.statement.name.decode().partition("_0")[0].startswith(name)
     assert len(fast.values) == len(fast.statement.names)
     assert (fast.lookup is None) == (fast.probe is None)
-    # Opening a session may be repeated; a read is repeated anyway.
+    # A read is repeated.
     assert (fast.lookup is None) == (not name.startswith(("session_append", "session_save", "session_create")))
     if fast.lookup is not None and fast.probe is not None:
         assert len(fast.lookup.values({**fast.params, "transaction": "1"})) == len(fast.lookup.names)
@@ -173,8 +172,8 @@ def test_every_primary_key_begins_with_the_distribution_key_of_a_cluster(admin):
     assert set(first_columns) == tables
     other_keys = {
         "blobs": "owner",
+        "records": "owner",
         "search_terms": "owner",
-        "settings": "owner",
         "commits": "token",
         "watchers": "channel",
         "migrations": "number",
@@ -202,9 +201,9 @@ def test_an_append_uses_no_sequence(postgres, admin):
         )
 
 
-HOT_QUERIES = ("session_advance", "session_open", "session_ensure", "session_create", "messages_last", "session_append", "session_save", "session_append_with_calls", "session_save_with_calls", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tuples", "turn_get", "turns_of_span",
+HOT_QUERIES = ("session_advance", "session_create", "messages_last", "session_append", "session_save", "session_append_with_calls", "session_save_with_calls", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tuples", "turn_get", "turns_of_span",
        "branch_get", "branch_path", "session_touch", "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "append_get",
-       "tool_calls_newest", "tool_calls_of_path", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
+       "tool_calls_newest", "tool_calls_of_path", "record_get", "record_revision", "record_replace", "record_delete", "record_raise", "records_page", "records_sizes", "records_rows", "session_hold", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_through_activity", "sessions_through_creation", "sessions_through_title",
        "sessions_of_parent", "sessions_of_pin", "sessions_of_channel", "sessions_of_model", "sessions_of_status",
        "sessions_of_archive", "sessions_of_untitled", "sessions_pinned_first",
@@ -213,7 +212,7 @@ HOT_QUERIES = ("session_advance", "session_open", "session_ensure", "session_cre
        "turns_tally", "tool_calls_tally", "messages_total_size", "messages_large", "messages_next")  # fmt: skip
 QUERIES_IN_INDEX_ORDER = ("sessions_by_activity", "sessions_default_list", "sessions_by_creation", "sessions_by_folded_title", "sessions_created_after", "sessions_prunable",
           "messages_forward", "messages_backward", "messages_last", "messages_tuples", "messages_last_user", "messages_rows",
-          "messages_next")  # fmt: skip
+          "messages_next", "records_page", "records_sizes", "records_rows")  # fmt: skip
 
 
 def test_hot_queries_use_their_index(postgres, databases, database):

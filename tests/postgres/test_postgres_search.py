@@ -116,7 +116,7 @@ def test_a_text_that_is_too_long_is_truncated_in_the_index(postgres):
         assert len(store.search("word000100 word000200")) == 1
         assert len(store.search('"word000100 word000101"')) == 1
         assert len(store.search("word079999", role="user")) == 0
-        assert store.reindex() == 2
+        assert store.maintenance.reindex() == 2
         store.erase_session("a")
         assert [hit.session for hit in store.search("begin")] == ["b"]
 
@@ -161,17 +161,17 @@ def test_search_separates_owners(postgres, databases, database, admin):
 def test_a_role_that_bypasses_policies_finds_only_messages_of_its_owner(postgres, databases, database):
     with recollect.open(postgres, owner="ann") as ann:
         add_session(ann, "a heron of ann", title="heron")
-        assert ann.index() == 1
+        assert ann.maintenance.index() == 1
     with recollect.open(databases.url_of(database, "postgres")) as store:
         add_session(store, "a heron", "a stork", title="stork")
         assert [hit.text for hit in store.search("heron")] == ["a heron"]
         assert {hit.text for hit in store.search("stork")} == {"a stork", "stork"}
         assert [hit.text for hit in store.search("ero")] == ["a heron"]
-        assert store.reindex() == 2
+        assert store.maintenance.reindex() == 2
         store.erase_session("a")
         assert find_all(store, "heron") == find_all(store, "tor") == set()
     with recollect.open(postgres, owner="ann") as ann:
-        assert ann.index() == 0
+        assert ann.maintenance.index() == 0
         assert {hit.text for hit in ann.search("eron")} == {"a heron of ann", "heron"}
 
 
@@ -179,7 +179,7 @@ def test_erasing_removes_every_word(postgres, admin):
     with recollect.open(postgres, owner="ann") as store:
         add_session(store, "hunter2secret and common words", title="topsecret title")
         add_session(store, "common words", id="b", title="title")
-        store.index()
+        store.maintenance.index()
         store.erase_session("a")
         terms = {row[0] for row in admin.execute("SELECT term FROM recollect.search_terms")}
         assert terms == {"common", "words", "title"}
@@ -193,7 +193,7 @@ def test_searches_use_the_indexes(postgres, databases, database, admin, role):
     owner = "ann" if role == "plain" else ""
     with recollect.open(databases.url_of(database, role), owner=owner) as store:
         add_session(store, "heron", title="heron")
-        store.index()
+        store.maintenance.index()
     admin.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
     admin.execute(
         "INSERT INTO recollect.search_index (tree, branch, position, length, words) "
@@ -276,8 +276,8 @@ def test_the_settings_of_a_search_end_with_its_transaction(postgres):
         assert len(store.search("heron")) == len(store.search("ero")) == 1
         assert len(store.search("stork")) == 1
         store.session("a").append(user("crane"))
-        assert store.index() == 1
-        assert store.reindex() == 3
+        assert store.maintenance.index() == 1
+        assert store.maintenance.reindex() == 3
 
 
 @pytest.mark.parametrize("owner", ["", "ann"])
@@ -424,7 +424,7 @@ def test_every_statement_finds_the_same_hits_of_one_session(
             assert len(hits) == len(texts)
             assert names & {"search_messages", "search_rare", "search_newest"} == {statement}
         assert find_all(store, "before", session="a") == find_all(store, "after", session="f") == set()
-        assert find_all(store, "fox", session=store.create_session("empty").id) == set()
+        assert find_all(store, "fox", session=store.session("empty", exist_ok=False).id) == set()
 
 
 QUERIES_WITH_FEW_HITS = (

@@ -58,6 +58,6 @@ def test_no_engine_builds_expressions_of_the_other(engine, path, monkeypatch):
         assert len(store.search('heron OR "a stork" -crane role:user')) == 6
         assert len(store.search("ero")) == 7
         store.erase_session("b")
-        assert store.reindex() == 5
-        assert store.check(repair=True).problems == ()
+        assert store.maintenance.reindex() == 5
+        assert store.maintenance.check(repair=True).problems == ()
         assert len(store.search("heron")) == 6

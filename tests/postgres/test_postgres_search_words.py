@@ -136,7 +136,7 @@ def test_erasing_removes_terms_that_no_message_has(postgres, owner):
         store.session("gone").append(user(" ".join(words)))
         store.session("new").append([user("something else")] * 150)
         store.session("newest").append(user(" ".join(words[-3:])))
-        store.index()
+        store.maintenance.index()
         store.delete_session("gone")
         store.erase_session("gone")
         with psycopg.connect(postgres) as connection:

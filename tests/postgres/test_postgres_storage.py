@@ -76,7 +76,7 @@ def test_only_a_message_larger_than_a_page_is_in_the_toast_table(postgres, admin
         session.append(assistant_message(texts[1]))
         assert count_toast_chunks(admin) > 0
         assert [message.text for message in session.messages()] == texts
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
 
 
 def test_a_streamed_message_is_compressed(postgres, admin):
@@ -130,7 +130,7 @@ def test_a_database_without_compression_and_domains_is_used_unchanged(databases)
             session.save_turn("q", assistant_message("r"))
             assert [len(message.text) for message in session.messages(last=4)] == [900, 9_000, 1, 1]
             assert {hit.session for hit in store.search("compresses")} == {"a"}
-            assert store.check().problems == ()
+            assert store.maintenance.check().problems == ()
         with psycopg.connect(url) as connection:
             assert connection.execute(
                 "SELECT count(*) FROM pg_attribute WHERE attrelid = 'recollect.messages'::regclass AND attname = 'filler'"

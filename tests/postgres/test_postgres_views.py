@@ -50,9 +50,9 @@ def fill_store(store):
     )
     image = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" + "A" * 100_000}
     session.append({"role": "user", "content": [{"type": "image", "source": image}, {"type": "novel", "x": {"y": 1}}]})
-    session.delete_message(session.messages()[1].id)
+    session.delete_messages([session.messages()[1].id])
     session.compact(before=session.messages()[2].id, summary="so far")
-    session.snapshot("summary", {"s": 1})
+    session.snapshots.add("summary", {"s": 1})
     with session.turn("open"):
         pass
     store.session("gone").append(text_message("x"))
@@ -63,7 +63,7 @@ def test_views_have_the_rows_of_a_sqlite_file(tmp_path, postgres, query):
     path = tmp_path / "chats.db"
     with recollect.open(path) as store:
         fill_store(store)
-    assert recollect.copy(path, postgres).whole
+    assert recollect.copy(path, postgres).complete
     with contextlib.closing(sqlite3.connect(path)) as file, psycopg.connect(postgres) as server:
         for view in VIEWS:
             names = columns(file, view)
@@ -79,7 +79,7 @@ def test_views_have_the_rows_of_a_sqlite_file(tmp_path, postgres, query):
 
 def test_queries_of_a_chat_application(postgres, query):
     with recollect.open(postgres) as store:
-        session = store.create_session(title="Acceptance Test")
+        session = store.session(title="Acceptance Test")
         with session.turn("Hello, how are you?") as turn:
             turn.add({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "read", "input": {}}]})
             turn.add(tool_result("t", "the file"))
@@ -119,7 +119,7 @@ def test_views_separate_owners(postgres, databases, database):
         with recollect.open(postgres, owner=owner) as store:
             session = store.session(f"of {owner}")
             session.append([text_message("x"), tool_call("c"), tool_result("c")])
-            session.snapshot("title", "t")
+            session.snapshots.add("title", "t")
     for role in ("plain", "postgres"):
         with psycopg.connect(databases.url_of(database, role), autocommit=True) as connection:
             for owner in ("", "ann", "bob"):

@@ -28,6 +28,8 @@ from recollect.model.message import Draft, TextPart
 from recollect.model.session import Snapshot
 from recollect.storage import fast_paths, listing
 from recollect.storage.operation import Scope
+from recollect.store import Stream, Turn
+from recollect.store_async import AsyncStream, AsyncTurn
 
 IDS = ("cli:a", "cli:b", "web:c", "cli:a:delegate:d")
 LEASE = 1_000  # milliseconds, the unit of the clock; the rule `wait` can move the clock past it
@@ -43,6 +45,7 @@ field_sets = st.fixed_dictionaries(
     optional={
         "title": titles, "model": st.sampled_from([None, "m"]), "status": st.sampled_from(["active", "failed"]),
         "pinned": st.booleans(), "archived": st.booleans(), "metadata": st.sampled_from([None, {"k": [1]}]),
+        "labels": st.sampled_from([None, [], ["a"], ["b", "a"]]),
     },
 )  # fmt: skip
 parents = st.sampled_from([None, None, None, *IDS])
@@ -61,13 +64,15 @@ pauses = st.sampled_from([0, 0, 1, 5, fast_paths.ACTIVITY_RESOLUTION + 1])  # mi
 list_options = st.fixed_dictionaries(
     {
         "limit": st.integers(1, 4), "order": st.sampled_from(["activity", "created", "title"]),
-        "pinned_first": st.booleans(),
+        "pinned_first": st.booleans(), "oldest_first": st.booleans(),
     },
     optional={
         "deleted": st.booleans(), "archived": flags, "pinned": flags, "delegates": flags,
+        "open_turn": flags,
         "channel": st.sampled_from(["cli", "web", "x"]), "model": st.just("m"),
         "status": st.sampled_from(["active", "failed"]), "role": st.sampled_from(["user", "tool"]), "tool": st.just("t"),
-        "parent": ids,
+        "parent": ids, "relation": st.sampled_from(["fork", "delegate"]), "label": st.sampled_from(["a", ["a", "b"]]),
+        "id_prefix": st.sampled_from(["cli:", "w"]), "metadata": st.just({"k": [1]}),
     },
 )  # fmt: skip
 
@@ -146,32 +151,42 @@ def export_of(store, ids):
     return (export.chunks if isinstance(store, recollect.Store) else export.chunks_async)(store, ids, "jsonl")
 
 
-# Reads of a session and of a store. A rule compares one of them; some are compared at the end of each example.
+def some_of(reads):
+    """Return lists of the names of a few reads: one per step would leave out some of them in a short run."""
+    return st.lists(st.sampled_from(sorted(reads)), min_size=3, max_size=6, unique=True)
+
+
+# Reads of a session and of a store. A rule compares a few of them; some are compared at the end of each example.
 SESSION_READS = {
     "messages": lambda session: session.messages(deleted=True),
     "last messages": lambda session: session.messages(last=3),
     "page": lambda session: session.messages(before=3),
+    "page after a message": lambda session: session.messages(after=1, limit=2),
+    "page after a time": lambda session: session.messages(after="2025-11-16T10:00:00.001Z", limit=2),
+    "last active messages": lambda session: session.messages(last=2, active=True),
+    "last provider messages": lambda session: session.history("anthropic", last=2),
+    "record": lambda session: session.records.get("kind", "k"),
+    "records": lambda session: session.records.list("kind"),
     "message": lambda session: session.message(1),
-    "messages of a branch": lambda session: session.iter_messages(branch=1),
+    "messages of a branch": lambda session: session.messages(branch=1),
+    "page of a branch": lambda session: session.messages(branch=1, before=4, limit=2),
+    "active messages in a budget": lambda session: session.messages(active=True, budget=20),
+    "shown counts of ranges": lambda session: session.shown_counts([(0, 2), (1, None)]),
     "active messages": lambda session: session.messages(active=True),
     "history": lambda session: session.history("anthropic"),
     "history in a budget": lambda session: session.history("openai", 20),
     "active tokens": lambda session: session.active_tokens(),
-    "turns": lambda session: session.turns(),
-    "tool calls": lambda session: session.tool_calls(),
-    "branches": lambda session: session.branches(),
-    "compactions": lambda session: session.compactions(),
-    "snapshots": lambda session: session.snapshots(),
-    "presences": lambda session: session.present(),
+    "turns": lambda session: session.turns.list(),
+    "tool calls": lambda session: session.tools.list(),
+    "branches": lambda session: session.branches.list(),
+    "compactions": lambda session: session.compactions.list(),
+    "snapshots": lambda session: session.snapshots.list(),
+    "presences": lambda session: session.presence.list(),
     "statistics": lambda session: session.stats(),
     "fields": lambda session: session.refresh(),
     "export": lambda session: export_of(session.store, [session.id]),
-    "shown counts": lambda session: session.store.run(
-        storage.messages.count_shown_by_branch(session.store.scope(), session.id)
-    ),
-    "append by key": lambda session: session.store.run(
-        storage.appends.find_by_key(session.store.scope(), session.id, "k1")
-    ),
+    "shown counts": lambda session: session.branches.shown_counts(),
+    "append by key": lambda session: session.find_append("k1"),
 }  # fmt: skip
 EVERY_SESSION = {"limit": 100, "archived": None, "delegates": True}
 STORE_READS = {
@@ -190,12 +205,13 @@ STORE_READS = {
     "session by title": lambda store: store.find_session("A"),
     "shown counts": lambda store: store.shown_counts(IDS),
     "statistics": lambda store: store.stats(),
-    "tool statistics": lambda store: store.tool_stats(period="day"),
-    "last session": lambda store: store.last_session(),
-    "setting": lambda store: store.setting("k"),
-    "owners": lambda store: store.owners(),
+    "tool statistics": lambda store: store.tools.stats(period="day"),
+    "record": lambda store: store.records.get("kind", "k"),
+    "records": lambda store: store.records.list("kind", prefix="k"),
+    "message by key": lambda store: store.message(key="m1"),
+    "owners": lambda store: store.maintenance.owners(),
     "export": lambda store: export_of(store, None),
-    "open turns": lambda store: store.run(storage.sessions.ids_with_open_turn(store.scope())),
+    "open turns": lambda store: store.list_sessions(open_turn=True, **EVERY_SESSION),
 }  # fmt: skip
 STATE_OF_SESSION = ("messages", "active messages", "turns", "tool calls", "branches")
 STATE_OF_STORE = ("activity", "created", "title", "trash", "export")
@@ -251,10 +267,12 @@ def plain(value):
     """Return a result as plain data. Keys of the database are left out: two databases may count them differently."""
     if hasattr(value, "info") and hasattr(value, "append"):
         return ("session", msgspec.structs.asdict(value.info))
-    if hasattr(value, "handle"):
+    if isinstance(value, Turn | AsyncTurn | Stream | AsyncStream):
         return (type(value).__name__, value.id)
     if isinstance(value, list):
         return [*map(plain, value), getattr(value, "next", None) is not None]
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
     if isinstance(value, Snapshot | Compaction):
         return msgspec.structs.replace(value, id=0)
     if isinstance(value, msgspec.Struct):
@@ -296,7 +314,7 @@ class FastPathComparison(RuleBasedStateMachine):
         fast._engine = CountingEngine(fast._engine, answers)
         steps._engine = StepsEngine(steps._engine)
         for side in self.sides:
-            side.store.scope = functools.partial(self.scope, side.store._owner)
+            side.store._scope = functools.partial(self.scope, side.store._owner)
 
     def scope(self, owner):
         return Scope(owner, f"here:1:{self.holder}", self.now, self.dead_holders.__contains__, self.search_dialect)
@@ -351,7 +369,7 @@ class FastPathComparison(RuleBasedStateMachine):
                 self.restore(id)
             self.compare_state()
             for side in self.sides:
-                assert self.wait_for(side.store.check(deep=False)).problems == ()
+                assert self.wait_for(side.store.maintenance.check(deep=False)).problems == ()
         finally:
             listing._SORT_LIMIT = self.sort_limit
             for side in self.sides:
@@ -384,12 +402,12 @@ class FastPathComparison(RuleBasedStateMachine):
     def open(self, id, fields, parent, create):
         if create and parent is not None:
             fields = {**fields, "parent": parent}
-        self.keep(id, self.compare(lambda side: side.store.session(id, create, **fields)))
+        self.keep(id, self.compare(lambda side: side.store.session(id, create=create, **fields)))
 
     @rule(id=ids, fields=field_sets, parent=parents)
     def create(self, id, fields, parent):
         fields = {**fields, "parent": parent} if parent is not None else fields
-        self.keep(id, self.compare(lambda side: side.store.create_session(id, **fields)))
+        self.keep(id, self.compare(lambda side: side.store.session(id, exist_ok=False, **fields)))
 
     @rule(id=ids, restore=mostly)
     def delete(self, id, restore):
@@ -401,12 +419,18 @@ class FastPathComparison(RuleBasedStateMachine):
     def restore(self, id):
         self.keep(id, self.compare(lambda side: side.store.restore_session(id)))
 
-    @rule(limit=st.integers(1, 4), pinned_first=mostly, bounds=time_bounds, pin=st.booleans(), unpin=st.booleans())
-    def list_without_filters(self, limit, pinned_first, bounds, pin, unpin):
+    @rule(
+        limit=st.integers(1, 4), pinned_first=mostly, bounds=time_bounds, pin=st.booleans(), unpin=st.booleans(),
+        order=st.sampled_from(["activity", "created", "deleted"]), oldest_first=st.booleans(),
+    )  # fmt: skip
+    def list_without_filters(self, limit, pinned_first, bounds, pin, unpin, order, oldest_first):
         """Read the list that has statements of its own, perhaps after a session was pinned or while one is unpinned."""
         if pin and self.has_handles():
             self.compare_of(self.pick(limit), lambda handle: handle.update(pinned=True))
-        self.compare_pages({"limit": limit, "pinned_first": pinned_first, **self.times(bounds)}, unpin=unpin)
+        options = {"limit": limit, "pinned_first": pinned_first}
+        self.compare_pages({**options, **self.times(bounds)}, unpin=unpin)
+        kind = {"deleted": True} if order == "deleted" else {"order": order}
+        self.compare_pages({"limit": limit, "oldest_first": oldest_first, **kind})
 
     @rule(options=list_options, bounds=time_bounds)
     def list_with_filters(self, options, bounds):
@@ -431,9 +455,10 @@ class FastPathComparison(RuleBasedStateMachine):
                     self.wait_for(page[0].update(pinned=False))
             cursors.update(zip(self.sides, [page.next for page in pages], strict=True))
 
-    @rule(name=st.sampled_from(sorted(STORE_READS)))
-    def read_store(self, name):
-        self.compare(lambda side: STORE_READS[name](side.store))
+    @rule(names=some_of(STORE_READS))
+    def read_store(self, names):
+        for name in names:
+            self.compare(lambda side, name=name: STORE_READS[name](side.store))
 
     # Rules about a session need a handle, which an earlier rule has kept.
 
@@ -490,11 +515,11 @@ class FastPathComparison(RuleBasedStateMachine):
         if call:
             self.compare_of(id, lambda handle: handle.append(call_message(name)))
         if start:
-            self.compare_of(id, lambda handle: handle.start_tool_call(name))
+            self.compare_of(id, lambda handle: handle.tools.start(name))
         if append:
             self.compare_of(id, lambda handle: handle.append(result_message(name)))
         else:
-            self.compare_of(id, lambda handle: handle.record_tool_result(name, text))
+            self.compare_of(id, lambda handle: handle.tools.record_result(name, text))
 
     @precondition(has_handles)
     @rule(number=numbers, last=st.integers(0, 5), deleted=st.booleans())
@@ -502,9 +527,11 @@ class FastPathComparison(RuleBasedStateMachine):
         self.compare_of(self.pick(number), lambda handle: handle.messages(last=last, deleted=deleted))
 
     @precondition(has_handles)
-    @rule(number=numbers, name=st.sampled_from(sorted(SESSION_READS)))
-    def read_session(self, number, name):
-        self.compare_of(self.pick(number), SESSION_READS[name])
+    @rule(number=numbers, names=some_of(SESSION_READS))
+    def read_session(self, number, names):
+        id = self.pick(number)
+        for name in names:
+            self.compare_of(id, SESSION_READS[name])
 
     @precondition(has_handles)
     @rule(number=numbers, position=positions)
@@ -514,7 +541,7 @@ class FastPathComparison(RuleBasedStateMachine):
     @precondition(has_handles)
     @rule(number=numbers, branch=st.integers(1, 4))
     def switch(self, number, branch):
-        self.compare_of(self.pick(number), lambda handle: handle.switch(branch))
+        self.compare_of(self.pick(number), lambda handle: handle.branches.switch(branch))
 
     @precondition(has_handles)
     @rule(number=numbers, position=positions, id=ids)
@@ -525,11 +552,16 @@ class FastPathComparison(RuleBasedStateMachine):
     @precondition(has_handles)
     @rule(
         number=numbers, position=st.integers(1, 6),
-        change=st.sampled_from(["delete_message", "restore_message", "pin_message", "unpin_message"]),
+        change=st.sampled_from([
+            lambda handle, position: handle.delete_messages([position]),
+            lambda handle, position: handle.restore_messages([position]),
+            lambda handle, position: handle.pin_message(position),
+            lambda handle, position: handle.pin_message(position, pinned=False),
+        ]),
     )  # fmt: skip
     def change_a_message(self, number, position, change):
         id = self.pick(number)
-        self.compare_of(id, lambda handle: getattr(handle, change)(position))
+        self.compare_of(id, lambda handle: change(handle, position))
         self.compare_of(id, lambda handle: handle.messages(last=2))
 
     @precondition(has_handles)
@@ -543,12 +575,12 @@ class FastPathComparison(RuleBasedStateMachine):
         id = self.pick(number)
         self.compare_of(id, lambda handle: handle.compact(before, summary="so far", keep_turns=keep_turns))
         if undo:
-            self.compare_of(id, lambda handle: handle.undo_compaction(round))
+            self.compare_of(id, lambda handle: handle.compactions.undo(round))
 
     @precondition(has_handles)
     @rule(number=numbers, kind=st.sampled_from(["title", "memory"]), text=texts, position=some_position)
     def snapshot(self, number, kind, text, position):
-        self.compare_of(self.pick(number), lambda handle: handle.snapshot(kind, text, at=position))
+        self.compare_of(self.pick(number), lambda handle: handle.snapshots.add(kind, text, at=position))
 
     # Turns and streams.
 
@@ -580,7 +612,7 @@ class FastPathComparison(RuleBasedStateMachine):
         id = self.pick(number)
         if self.compare_of(id, lambda handle: handle.turn("q", lease=LEASE / 1_000)) is not None:
             self.end_the_process()
-        self.keep(id, self.compare(lambda side: side.store.session(id, create)))
+        self.keep(id, self.compare(lambda side: side.store.session(id, create=create)))
 
     def has_turns(self):
         return bool(self.sides[0].turns)
@@ -613,7 +645,7 @@ class FastPathComparison(RuleBasedStateMachine):
         if interrupt:
             self.compare(lambda side: turn_of(side, age).interrupt())
         self.keep_turns(
-            self.compare_of(turn.session.id, lambda handle: handle.resume_turn(turn.id, lease=LEASE / 1_000))
+            self.compare_of(turn.session.id, lambda handle: handle.turns.resume(turn.id, lease=LEASE / 1_000))
         )
 
     @precondition(lambda self: self.sides[0].streams)
@@ -642,18 +674,66 @@ class FastPathComparison(RuleBasedStateMachine):
     def empty_the_trash(self, id, older_than, dry_run):
         if id is not None:
             self.compare(lambda side: side.store.delete_session(id))
-        self.compare(lambda side: side.store.empty_trash(older_than=older_than, dry_run=dry_run))
+        self.compare(lambda side: side.store.maintenance.empty_trash(older_than=older_than, dry_run=dry_run))
 
     @rule(options=prune_rules, dry_run=st.booleans(), erase=st.booleans(), restore=mostly)
     def prune(self, options, dry_run, erase, restore):
-        self.compare(lambda side: side.store.prune(dry_run=dry_run, erase=erase, **options))
+        self.compare(lambda side: side.store.maintenance.prune(dry_run=dry_run, erase=erase, **options))
         for id in IDS if restore else ():
             self.restore(id)
 
-    @rule(key=st.sampled_from(["k", "l"]), value=st.sampled_from([None, 1, {"a": [True]}]), id=ids)
-    def change_settings(self, key, value, id):
-        self.compare(lambda side: side.store.set_setting(key, value))
-        self.compare(lambda side: side.store.set_last_session(id))
+    @rule(
+        key=st.sampled_from(["k", "l"]), value=st.sampled_from([None, 1, {"a": [True]}, b"bytes"]), id=ids,
+        expected=st.sampled_from([None, None, 0, 1]), delete=st.booleans(),
+    )  # fmt: skip
+    def change_records(self, key, value, id, expected, delete):
+        """Write or delete a record of the store and of a session."""
+
+        def change(records):
+            if delete:
+                return records.delete("kind", key, expected=expected)
+            return records.put("kind", key, value, expected=expected)
+
+        self.compare(lambda side: change(side.store.records))
+        if id in self.sides[0].handles:
+            self.compare_of(id, lambda handle: change(handle.records))
+
+    @precondition(has_handles)
+    @rule(number=numbers, add=st.booleans(), label=st.sampled_from(["a", "b"]), parent=st.none() | ids)
+    def change_labels_and_parent(self, number, add, label, parent):
+        id = self.pick(number)
+        self.compare_of(
+            id, lambda handle: handle.update(add_labels=[label]) if add else handle.update(remove_labels=[label])
+        )
+        self.compare_of(id, lambda handle: handle.update(parent=parent))
+        self.compare_of(id, lambda handle: handle.append([], update={"add_labels": ["c"], "remove_labels": [label]}))
+
+    @precondition(has_handles)
+    @rule(number=numbers, messages=message_lists, position=positions, fields=field_sets, offset=revision_offsets)
+    def append_after(self, number, messages, position, fields, offset):
+        self.compare_of(
+            self.pick(number),
+            lambda handle: handle.append(messages, after=position, update=fields, **self.with_revision(offset, handle)),
+        )
+
+    @precondition(has_handles)
+    @rule(number=numbers, keys=st.lists(st.sampled_from(["m1", "m2", "m3"]), min_size=1, max_size=3), text=texts)
+    def append_with_message_keys(self, number, keys, text):
+        drafts = [Draft(role="user", parts=(TextPart(text=text),), key=key) for key in keys]
+        id = self.pick(number)
+        self.compare_of(id, lambda handle: handle.append(drafts))
+        self.compare_of(id, lambda handle: handle.message(key="m1"))
+        self.compare(lambda side: side.store.message(key="m1"))
+
+    @precondition(has_handles)
+    @rule(number=numbers, position=st.integers(1, 6), text=texts, erase=st.booleans(), count=st.integers(0, 2))
+    def edit_messages(self, number, position, text, erase, count):
+        id = self.pick(number)
+        self.compare_of(id, lambda handle: handle.replace_message(position, text_message("user", text), erase=erase))
+        self.compare_of(id, lambda handle: handle.message_versions(position))
+        self.compare_of(id, lambda handle: handle.mark_message(position, {"rating": count, "pinned": erase}))
+        self.compare_of(id, lambda handle: handle.delete_messages([position]))
+        self.compare_of(id, lambda handle: handle.pop(count))
 
     @precondition(has_handles)
     @rule(
@@ -664,23 +744,23 @@ class FastPathComparison(RuleBasedStateMachine):
     )
     def change_presences(self, number, presence, take_over, end):
         id = self.pick(number)
-        self.compare_of(id, lambda handle: handle.arrive("web", id=presence, take_over=take_over))
-        self.compare_of(id, lambda handle: getattr(handle, end)(presence))
+        self.compare_of(id, lambda handle: handle.presence.arrive("web", id=presence, take_over=take_over))
+        self.compare_of(id, lambda handle: getattr(handle.presence, end)(presence))
 
     @rule(step=st.sampled_from(["index", "reindex", "clear"]))
     def change_the_index(self, step):
         if step == "clear":
-            self.compare(lambda side: side.store.run(storage.search.clear(side.store.scope())))
+            self.compare(lambda side: side.store._run(storage.search.clear(side.store._scope())))
         else:
-            self.compare(lambda side: getattr(side.store, step)())
+            self.compare(lambda side: getattr(side.store.maintenance, step)())
 
     @rule(id=st.none() | ids)
     def recover(self, id):
-        self.compare(lambda side: side.store.recover(id))
+        self.compare(lambda side: side.store.maintenance.recover(id))
 
     @rule(deep=st.booleans(), repair=st.booleans())
     def check(self, deep, repair):
-        self.compare(lambda side: side.store.check(deep=deep, repair=repair, file=False))
+        self.compare(lambda side: side.store.maintenance.check(deep=deep, repair=repair, file=False))
 
     # The clock and the process.
 

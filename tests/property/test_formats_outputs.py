@@ -86,7 +86,7 @@ def test_a_recorded_result_has_the_output_type_of_its_call(call: Any, output: An
     with recollect.open(":memory:") as store:
         session = store.session("a")
         session.append([QUESTION, call], format=FORMAT)
-        session.record_tool_result("c", "listed")
+        session.tools.record_result("c", "listed")
         history = session.history(FORMAT)
     assert_valid(list(history), FORMAT)
     assert (history.repairs, history[2]["type"]) == ([], output["type"])
@@ -100,7 +100,7 @@ def test_the_output_of_a_shell_call(status: Any, code: int) -> None:
         for name, output in (("text", "done"), ("output", SHELL_OUTPUT)):
             session = store.session(name)
             session.append([QUESTION, SHELL], format=FORMAT)
-            session.record_tool_result("c", output, status=status)
+            session.tools.record_result("c", output, status=status)
             history = session.history(FORMAT)
             assert_valid(list(history), FORMAT)
             (piece,) = history[2]["output"]
@@ -121,11 +121,11 @@ def test_a_computer_call_with_a_text_result_is_omitted_with_it() -> None:
     with recollect.open(":memory:") as store:
         session = store.session("a")
         session.append([QUESTION, REASONING, COMPUTER], format=FORMAT)
-        session.record_tool_result("c", "text")
+        session.tools.record_result("c", "text")
         session.append({"role": "assistant", "content": "done"})
         history = session.history(FORMAT)
         assert [item.state for item in session.messages()] == ["completed"] * 4
-        assert session.tool_calls()[0].status == "success"
+        assert session.tools.list()[0].status == "success"
     assert list(history) == [QUESTION, {"role": "assistant", "content": "done"}]
     assert repair_kinds(history) == ["unanswered_call", "orphan_result", "last_reasoning"]
 

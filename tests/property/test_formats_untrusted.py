@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from recollect import formats
 from recollect.errors import InvalidValue
 from recollect.history.render import render_history
 from recollect.history.repair import find_problems
+from recollect.history.tail import render_tail
 from recollect.model.message import (
     AttachmentPart,
     DataPart,
@@ -23,6 +25,8 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.storage import view_pages
+from recollect.storage.tools import has_call
 
 FORMATS = formats.PROVIDERS
 HIDDEN = "HIDDEN"
@@ -74,7 +78,7 @@ messages = st.builds(
     position=st.integers(1, 9),
     role=st.sampled_from(["user", "assistant", "tool", "system"]),
     parts=st.lists(parts, max_size=4).map(tuple),
-    created_at=st.just(0),
+    created_at_ms=st.just(0),
     format=st.sampled_from(FORMATS),
     native=objects,
 )
@@ -115,6 +119,21 @@ def test_requests_contain_only_visible_content(history: list[Message], format: s
     for text in request_texts(render_history(history, format, repair=repair), format):
         assert HIDDEN not in text or text in visible, text
     find_problems(history, format)
+
+
+@many_examples
+@given(st.lists(messages, min_size=1, max_size=7), st.sampled_from(formats.FORMATS), st.integers(0, 6))
+def test_the_tail_of_a_history_equals_its_end(history: list[Message], format: str, first: int) -> None:
+    history = [msgspec.structs.replace(message, position=position) for position, message in enumerate(history, 1)]
+    whole, tail = formats.write(history, format), history[first:]
+    calls = {id: [m for m in history[:first] if has_call(m, id)][-1:] for id in view_pages._unmatched_results(tail)}
+    earlier_calls = sorted(
+        {m.position: m for newest in calls.values() for m in newest}.values(), key=lambda m: m.position
+    )
+    for last in range(len(whole) + 2):
+        rendered = render_tail(tail, earlier_calls, format, last, is_whole=first == 0)
+        assert rendered is not None or first > 0
+        assert rendered is None or rendered == whole[max(len(whole) - last, 0) :]
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -26,7 +26,7 @@ def store():
         yield store
         assert [message.text for message in store.session("cli:protected").messages()] == ["protected words"]
         assert store.session("cli:protected").title == "protected"
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
 
 
 def call_or_none(action):
@@ -39,7 +39,7 @@ def call_or_none(action):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_is_returned_unchanged(store, text):
-    session = store.create_session(
+    session = store.session(
         title=text, task=text, model=text, provider=text, working_dir=text, metadata={text: text}, system_prompt=text
     )
     call = {"type": "tool_use", "id": text, "name": text, "input": {text: text}}
@@ -47,16 +47,19 @@ def test_text_is_returned_unchanged(store, text):
     session.append({"role": "user", "content": text}, key=text)
     assert session.append({"role": "user", "content": text}, key=text).repeated
     session.append([{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}], "anthropic")
-    session.snapshot("summary", text)
-    store.set_setting(text, text)
+    session.snapshots.add("summary", text)
+    store.records.put(text, text, text)
+    session.records.put(text, text, text.encode())
     session.compact(before=session.messages()[1].id, summary=text)
     copy = store.get_session(session.id)
     assert (copy.title, copy.task, copy.model, copy.metadata) == (text, text, text, {text: text})
     assert copy.messages()[0].text == text
-    assert [call.tool for call in copy.tool_calls()] == [text]
-    assert copy.snapshots()[0].content == text
-    assert copy.compaction().summary == text
-    assert store.setting(text) == text
+    assert [call.tool for call in copy.tools.list()] == [text]
+    assert copy.snapshots.list()[0].content == text
+    assert copy.compactions.latest().summary == text
+    assert store.records.get(text, text).value == text
+    assert [record.key for record in store.records.list(text, prefix=text[:1])] == [text]
+    assert session.records.get(text, text).value == text.encode()
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -115,7 +115,7 @@ class SearchModel:
             return
         message = model.path[number % len(model.path)]
         session = self.store.session(id)
-        (session.restore_message if message.deleted else session.delete_message)(message.id)
+        (session.restore_messages if message.deleted else session.delete_messages)([message.id])
         message.deleted = not message.deleted
 
     def trash(self, id, model) -> None:
@@ -135,10 +135,10 @@ class SearchModel:
                 del self.sessions[session_id]
 
     def index(self, *_) -> None:
-        self.store.index()
+        self.store.maintenance.index()
 
     def reindex(self, *_) -> None:
-        self.store.reindex()
+        self.store.maintenance.reindex()
 
     def check(self, query: ModelQuery) -> None:
         """Check the hits of a query, in all sessions and in some of them."""

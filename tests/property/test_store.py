@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import pathlib
+import sys
 import tempfile
 
 import pytest
@@ -19,174 +21,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import recollect
 from recollect import errors
 from recollect.engine.process import holder, is_gone
-from recollect.model.compaction import SUMMARY_LABEL
 from recollect.model.message import Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.storage.operation import Scope
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from store_model import LEASE, ModelBranch, ModelCompaction, ModelSession, ModelTurn
+
 IDS = ("a", "b", "c", "d", "e")
-LEASE = 1_000  # milliseconds, the unit of the clock; the rule `wait` can move the clock past it
 
 texts = st.sampled_from(["one", "two", "three"])
 sizes = st.integers(0, 50)
 picks = st.integers(0, 1_000)
 keys = st.sampled_from([None, None, None, "k1", "k2"])
 calls = st.sampled_from(["x", "y"])
-
-
-class ModelMessage:
-    """A message of the model."""
-
-    def __init__(self, branch, position, draft, turn=None):
-        self.branch, self.position, self.draft, self.turn = branch, position, draft, turn
-        self.state = "completed"
-        self.deleted = False
-        self.abandoned_call = False
-
-    @property
-    def id(self):
-        return f"{self.branch.number}.{self.position}"
-
-
-class ModelBranch:
-    """A branch of the model: its parent, the position at which it leaves it, and its own messages."""
-
-    def __init__(self, tree, owner, parent, fork_at):
-        tree.append(self)
-        self.number = len(tree)
-        self.owner, self.parent, self.fork_at = owner, parent, fork_at
-        self.messages = []
-        self.open_turn = None
-        self.compactions = []
-
-    def inherit(self, branch):
-        """Copy the compactions of a branch that are not undone and whose range is shared."""
-        self.compactions = [ModelCompaction(old.round, old.low, old.high, old.summary) for old in branch.compactions
-                            if not old.undone and old.high <= self.fork_at]  # fmt: skip
-
-    def model_visible(self):
-        """Return the model-visible history: the ids of messages, and a summary in place of each compacted range."""
-        current = [item for item in self.compactions if not item.undone]
-        outer = [
-            a for a in current if not any(b.round > a.round and b.low <= a.low and a.high <= b.high for b in current)
-        ]
-        entries = []
-        for message in self.path():
-            cover = next((item for item in outer if item.low <= message.position <= item.high), None)
-            if cover is not None and message.position == cover.low:
-                entries.append(f"{SUMMARY_LABEL}\n{cover.summary}")
-            if cover is None and not message.deleted:
-                entries.append(message.id)
-        return entries
-
-    @property
-    def last(self):
-        return self.fork_at + len(self.messages)
-
-    def path(self):
-        """Return the messages from the first to the last of this branch."""
-        if self.parent is None:
-            return list(self.messages)
-        return [message for message in self.parent.path() if message.position <= self.fork_at] + self.messages
-
-    def ancestors(self):
-        return [] if self.parent is None else [self.parent, *self.parent.ancestors()]
-
-    def last_message(self):
-        messages = self.path()
-        return messages[-1] if messages else None
-
-    def append_drafts(self, drafts, turn=None):
-        """Append drafts to the branch, and return the messages."""
-        first = self.last + 1
-        messages = [ModelMessage(self, first + offset, draft, turn) for offset, draft in enumerate(drafts)]
-        self.messages += messages
-        for _, call, result in self.tool_calls():
-            call.abandoned_call = call.abandoned_call and (result is None or call.branch is not self)
-        return messages
-
-    def tool_calls(self):
-        """Join each result to the newest call with its id that has no result yet."""
-        calls = []
-        for message in self.path():
-            part = message.draft.parts[0] if message.draft.parts else None
-            if isinstance(part, ToolCallPart):
-                calls.append([part.call_id, message, None])
-            if isinstance(part, ToolResultPart):
-                pending = [call for call in calls if call[0] == part.call_id and call[2] is None]
-                if pending:
-                    pending[-1][2] = message
-        return calls
-
-
-class ModelCompaction:
-    """A compaction of the model."""
-
-    def __init__(self, round, low, high, summary):
-        self.round, self.low, self.high, self.summary = round, low, high, summary
-        self.undone = False
-
-
-class ModelTurn:
-    """A turn of the model, and its handle in the store."""
-
-    def __init__(self, session, branch, position):
-        self.session, self.branch, self.position = session, branch, position
-        self.status = "open"
-        self.lease_end = 0
-        self.handle = None
-        self.streams = []
-
-    def end(self, status):
-        """End the turn: interrupt its streams, abandon its calls, and release the branch."""
-        self.resume()
-        self.status = status
-        for _, call, result in self.branch.tool_calls():
-            if status != "completed" and result is None and call.branch is self.branch and call.turn == self.position:
-                call.abandoned_call = True
-        for message, _ in self.streams:
-            message.state = "interrupted" if message.state == "streaming" else message.state
-        if self.branch.open_turn is self:
-            self.branch.open_turn = None
-
-    def resume(self):
-        """Continue an interrupted turn: its calls are no longer abandoned."""
-        for message in self.branch.messages:
-            message.abandoned_call = message.abandoned_call and not (
-                self.status == "interrupted" and message.turn == self.position
-            )
-
-    def can_continue(self):
-        """Return whether the turn can take another step: it is open, or interrupted and the last turn of its branch."""
-        if self.status == "interrupted" and any(turn.follows(self) for turn in self.session.turns):
-            return False
-        return self.status in ("open", "interrupted") and self.branch.open_turn in (None, self)
-
-    def follows(self, other):
-        return self.branch is other.branch and self.position > other.position
-
-
-class ModelSession:
-    """A session of the model."""
-
-    def __init__(self, id, number, tree, parent=None, fork_at=0):
-        self.id, self.number, self.tree = id, number, tree
-        self.title = None
-        self.deleted = None
-        self.activity = 0
-        self.was_restored = False
-        self.keys = {}
-        self.turns = []
-        self.head = ModelBranch(tree, self, parent, fork_at)
-        self.handles = [None, None]
-
-    def branches(self):
-        return [branch for branch in self.tree if branch.owner is self]
-
-    def messages(self):
-        return [message for message in self.head.path() if not message.deleted]
-
-    def tool_calls(self):
-        return self.head.tool_calls()
+MESSAGE_KEYS = ("m1", "m2", "m3")
+message_keys = st.sampled_from(MESSAGE_KEYS)
 
 
 class Comparison(RuleBasedStateMachine):
@@ -205,11 +55,11 @@ class Comparison(RuleBasedStateMachine):
 
     def open_store(self):
         store = recollect.open(os.path.join(self.folder.name, "sessions.db"))
-        store.scope = lambda: Scope("", self.holder, self.now, is_gone, store._engine.search_dialect)
+        store._scope = lambda: Scope("", self.holder, self.now, is_gone, store._engine.search_dialect)
         return store
 
     def teardown(self):
-        problems = self.store.check(deep=False).problems
+        problems = self.store.maintenance.check(deep=False).problems
         self.store.close()
         self.folder.cleanup()
         assert problems == ()
@@ -272,9 +122,9 @@ class Comparison(RuleBasedStateMachine):
     def make(self, id):
         if self.find_live(id) is not None:
             with pytest.raises(errors.SessionExists):
-                self.store.create_session(id)
+                self.store.session(id, exist_ok=False)
             return
-        self.store.create_session(id)
+        self.store.session(id, exist_ok=False)
         self.sessions.append(ModelSession(id, next(self.count), []))
         self.touch(self.sessions[-1])
 
@@ -285,8 +135,8 @@ class Comparison(RuleBasedStateMachine):
         if session is None:
             session = ModelSession(id, next(self.count), [])
             self.sessions.append(session)
+            self.touch(session)
         self.recover(session)
-        self.touch(session)
 
     @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), text=texts, count=st.integers(1, 3), size=sizes, key=keys)
@@ -444,16 +294,16 @@ class Comparison(RuleBasedStateMachine):
         matches = [entry for entry in session.tool_calls() if entry[0] == call]
         if not matches:
             with pytest.raises(errors.ToolCallNotFound):
-                handle.record_tool_result(call, text)
+                handle.tools.record_result(call, text)
         elif all(result is not None for _, _, result in matches):
             same = [result for _, _, result in matches if result.draft.parts[0].text == text]
             if same:
-                assert handle.record_tool_result(call, text).id == same[-1].id
+                assert handle.tools.record_result(call, text).id == same[-1].id
                 return
             with pytest.raises(errors.ToolCallAnswered):
-                handle.record_tool_result(call, text)
+                handle.tools.record_result(call, text)
         else:
-            message = handle.record_tool_result(call, text)
+            message = handle.tools.record_result(call, text)
             draft = Draft(role="tool", parts=message.parts, tokens=message.tokens)
             messages = session.head.append_drafts([draft], session.head.open_turn and session.head.open_turn.position)
             assert message.id == messages[0].id
@@ -490,22 +340,26 @@ class Comparison(RuleBasedStateMachine):
         all_messages = [message for branch in session.branches() for message in branch.path()]
         messages = [None, *(session.head.path() if plain else all_messages)]
         message = messages[at % len(messages)]
-        handle.rewind(0 if message is None else message.position if plain else message.id)
-        if session.head.last_message() is message:
-            assert handle.branch == session.head.number
-        elif handle.branch <= len(session.tree):
-            session.head = session.tree[handle.branch - 1]
-            assert session.head.owner is session
+        expected = self.store.get_session(session.id).revision
+        handle.rewind(0 if message is None else message.position if plain else message.id, expected=expected)
+        if session.head.last_message() is not message:
             self.touch(session)
-        else:
-            parent, fork_at = (None, 0) if message is None else (message.branch, message.position)
-            before, session.head = session.head, ModelBranch(session.tree, session, parent, fork_at)
-            if message is not None:
-                session.head.inherit(before if message in before.path() else message.branch)
-            self.touch(session)
-        assert handle.branch == session.head.number
-        assert session.head.last_message() is message
+        self.move_head(session, message, handle.branch)
         self.check_counts(handle, session)
+
+    def move_head(self, session, message, number):
+        """Make a branch that ends with a message the head: the one with this number, or a new one."""
+        before = session.head
+        if before.last_message() is not message:
+            if number <= len(session.tree):
+                session.head = session.tree[number - 1]
+                assert session.head.owner is session
+            else:
+                parent, fork_at = (None, 0) if message is None else (message.branch, message.position)
+                session.head = ModelBranch(session.tree, session, parent, fork_at)
+                if message is not None:
+                    session.head.inherit(before if message in before.path() else message.branch)
+        assert (session.head.number, session.head.last_message()) == (number, message)
 
     @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), to=st.integers(1, 12))
@@ -515,9 +369,9 @@ class Comparison(RuleBasedStateMachine):
         branch = next((branch for branch in session.branches() if branch.number == to), None)
         if branch is None:
             with pytest.raises(errors.BranchNotFound):
-                handle.switch(to)
+                handle.branches.switch(to)
             return
-        handle.switch(to)
+        handle.branches.switch(to)
         if branch is not session.head:
             self.touch(session)
         session.head = branch
@@ -531,13 +385,105 @@ class Comparison(RuleBasedStateMachine):
         messages = [message for branch in session.branches() for message in branch.path()]
         if not messages:
             with pytest.raises(errors.MessageNotFound):
-                handle.delete_message("1.1")
+                handle.delete_messages(["1.1"])
             return
         expected = messages[at % len(messages)]
+        change = handle.delete_messages if deleted else handle.restore_messages
+        if expected.deleted and not deleted and expected.key is not None and session.holds_key_of(expected):
+            with pytest.raises(errors.KeyReused):
+                change([expected.id])
+            return
+        assert change([expected.id]) == ([expected.id] if expected.deleted != deleted else [])
         expected.deleted = deleted
-        message = (handle.delete_message if deleted else handle.restore_message)(expected.id)
-        assert (message.id, message.deleted_at is not None) == (expected.id, deleted)
         self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), batch=st.dictionaries(message_keys, texts, min_size=1), size=sizes)
+    def append_with_keys(self, number, which, batch, size):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        drafts = [Draft(role="user", parts=(TextPart(text=text),), tokens=size, key=key) for key, text in batch.items()]
+        holders = {message.key: message for message in session.messages() if message.key is not None}
+        if any(
+            draft.key in holders and not holders[draft.key].is_edited and holders[draft.key].draft.parts != draft.parts
+            for draft in drafts
+        ):
+            with pytest.raises(errors.KeyReused):
+                handle.append(drafts)
+            return
+        messages = session.head.append_drafts([draft for draft in drafts if draft.key not in holders])
+        holders |= {message.key: message for message in messages}
+        result = handle.append(drafts)
+        assert result.ids == [holders[draft.key].id for draft in drafts]
+        assert result.repeated == (not messages)
+        self.check_ids(session, messages)
+        if messages:
+            self.touch(session)
+            self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), n=st.integers(1, 3))
+    def pop(self, number, which, n):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        expected = session.messages()[-n:]
+        assert [message.id for message in handle.pop(n)] == [message.id for message in expected]
+        for message in expected:
+            message.deleted = True
+        self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), at=st.lists(picks, max_size=4))
+    def delete_messages(self, number, which, at):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        messages = [message for branch in session.branches() for message in branch.path()]
+        selection = list(dict.fromkeys(messages[index % len(messages)] for index in at if messages))
+        expected = [message for message in selection if not message.deleted]
+        assert handle.delete_messages([message.id for message in selection]) == [message.id for message in expected]
+        for message in expected:
+            message.deleted = True
+        self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), at=picks, text=texts, size=sizes, erase=st.integers(0, 4))
+    def replace_a_message(self, number, which, at, text, size, erase):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        streaming = {message for _, message, _ in self.streams()}
+        messages = [
+            message
+            for branch in session.branches()
+            for message in branch.path()
+            if message.state == "completed" and message not in streaming
+            and not any(isinstance(part, ToolCallPart | ToolResultPart) for part in message.draft.parts)
+        ]  # fmt: skip
+        if not messages:
+            return
+        message = messages[at % len(messages)]
+        draft = Draft(role="assistant", parts=(TextPart(text=f"{text} again"),), tokens=size)
+        is_same = (message.draft.role, message.draft.parts, message.draft.tokens) == (draft.role, draft.parts, size)
+        assert handle.replace_message(message.id, draft, erase=not erase).parts == draft.parts
+        if not erase:
+            message.replace(draft)
+            message.versions = []
+        elif not is_same:
+            message.replace(draft)
+        self.check_counts(handle, session)
+
+    @precondition(has_sessions)
+    @rule(number=picks, which=st.integers(0, 1), at=picks, name=calls, value=st.none() | st.booleans() | picks)
+    def mark_a_message(self, number, which, at, name, value):
+        session = self.pick_session(number)
+        handle = self.handle(session, which)
+        messages = [message for branch in session.branches() for message in branch.path()]
+        if messages:
+            message = messages[at % len(messages)]
+            message.metadata = {
+                key: item for key, item in {**message.metadata, name: value}.items() if item is not None
+            }
+            assert handle.mark_message(message.id, {name: value}).metadata == (message.metadata or None)
+            self.check_counts(handle, session)
 
     @precondition(has_sessions)
     @rule(number=picks, which=st.integers(0, 1), title=texts | st.none())
@@ -586,9 +532,9 @@ class Comparison(RuleBasedStateMachine):
         matches = [item for item in compactions if (not item.undone if round is None else item.round == round)]
         if not matches:
             with pytest.raises(errors.CompactionNotFound):
-                handle.undo_compaction(round)
+                handle.compactions.undo(round)
             return
-        assert handle.undo_compaction(round).round == matches[-1].round
+        assert handle.compactions.undo(round).round == matches[-1].round
         matches[-1].undone = True
 
     @rule(id=st.sampled_from(IDS))
@@ -692,6 +638,8 @@ class Comparison(RuleBasedStateMachine):
             assert [message.deleted_at is not None for message in messages] == [entry.deleted for entry in expected]
             assert [message.turn for message in messages] == [entry.turn for entry in expected]
             assert [message.state for message in messages] == [entry.state for entry in expected]
+            assert [message.metadata or {} for message in messages] == [entry.metadata for entry in expected]
+            self.check_keys_and_versions(session, model, expected)
             view = session.messages(active=True)
             assert [
                 message.text if "compaction" in (message.metadata or {}) else message.id for message in view
@@ -703,22 +651,34 @@ class Comparison(RuleBasedStateMachine):
             self.check_branches(session, model)
             self.check_revision(session, model, messages)
 
+    def check_keys_and_versions(self, session, model, expected):
+        for key in MESSAGE_KEYS:
+            message = model.find_by_key(key)
+            if message is None:
+                with pytest.raises(errors.MessageNotFound):
+                    session.message(key=key)
+            else:
+                assert session.message(key=key).id == message.id
+        for message in expected:
+            if message.versions:
+                assert [old.parts for old in session.message_versions(message.id)] == message.versions
+
     def check_branches(self, session, model):
         branches = [branch for branch in model.branches() if branch.messages or branch is model.head]
-        assert [(b.id, b.parent, b.fork_at, b.last, b.current) for b in session.branches()] == [
+        assert [(b.id, b.parent, b.fork_at, b.last, b.current) for b in session.branches.list()] == [
             (b.number, b.parent and b.parent.number, b.fork_at, b.last, b is model.head) for b in branches
         ]
-        assert [(c.call_id, c.message, c.status, c.result_message) for c in session.tool_calls()] == [
+        assert [(c.call_id, c.message, c.status, c.result_message) for c in session.tools.list()] == [
             (
                 call_id,
                 call.id,
-                "success" if result else "canceled" if call.abandoned_call else "pending",
+                "success" if result else "cancelled" if call.abandoned_call else "pending",
                 result and result.id,
             )
             for call_id, call, result in model.tool_calls()
         ]
         status = {(turn.branch.number, turn.position): turn.status for turn in model.turns}
-        for turn in session.turns():
+        for turn in session.turns.list():
             assert turn.status == status.get((turn.branch, turn.position), turn.status)
 
     def check_revision(self, session, model, messages):

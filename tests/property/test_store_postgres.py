@@ -1,10 +1,10 @@
-"""The comparison of test_store.py on PostgreSQL, with fewer examples: it has the same operations but other SQL."""
+"""The comparison of test_store_combined.py on PostgreSQL, with fewer examples: it has the same operations but other SQL."""
 
 from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from test_store import Comparison
+from test_store_combined import CombinedComparison
 
 import recollect
 from recollect.engine.process import is_gone
@@ -12,7 +12,7 @@ from recollect.storage.operation import Scope
 
 
 def test_comparison_on_postgres(databases, long):
-    class OnPostgres(Comparison):
+    class OnPostgres(CombinedComparison):
         """Compares a store that is empty at the start of each example."""
 
         def __init__(self):
@@ -21,7 +21,7 @@ def test_comparison_on_postgres(databases, long):
 
         def open_store(self):
             store = recollect.open(databases.url_of(databases.common, "plain"))
-            store.scope = lambda: Scope("", self.holder, self.now, is_gone, store._engine.search_dialect)
+            store._scope = lambda: Scope("", self.holder, self.now, is_gone, store._engine.search_dialect)
             return store
 
         def check_order(self, sessions, expected, time):

@@ -27,7 +27,7 @@ def conversation(format, turns):
             drafts.append(Draft(role="tool", parts=(ToolResultPart(call_id=f"call_{number}", text="result"),)))
         drafts.append(Draft(role="assistant", parts=(TextPart(text=f"answer {number}"),)))
     history = [
-        Message(branch=1, position=position, role=draft.role, parts=draft.parts, created_at=0)
+        Message(branch=1, position=position, role=draft.role, parts=draft.parts, created_at_ms=0)
         for position, draft in enumerate(drafts, 1)
     ]
     return formats.write(history, format)
@@ -76,7 +76,7 @@ def test_unusual_messages_render_the_same(session, format):
     fork.append(Draft(role="assistant", parts=(TextPart(text="cut o"),), format=format, state="interrupted"))
     fork.append(Draft(role="user", parts=(TextPart(text="\ud800"),), format=format))
     assert_same_history(fork, format)
-    fork.delete_message(fork.messages()[2])
+    fork.delete_messages([fork.messages()[2]])
     fork.pin_message(fork.messages()[1])
     assert_same_history(fork, format)
     fork.compact(before=fork.messages()[6], summary="before")
@@ -112,7 +112,7 @@ def test_both_renderers_return_the_same_history(format, others, count):
 def queries(session, monkeypatch):
     """Record the names of the queries that the store of the session sends."""
     names = []
-    run = session.store.run
+    run = session.store._run
 
     def run_recorded(op):
         steps = op.steps
@@ -130,7 +130,7 @@ def queries(session, monkeypatch):
         op.steps = record
         return run(op)
 
-    monkeypatch.setattr(session.store, "run", run_recorded)
+    monkeypatch.setattr(session.store, "_run", run_recorded)
     return names
 
 

@@ -133,7 +133,7 @@ def test_embedded_content_can_only_request_files(server, api, session):
             "Sec-Fetch-Mode": "no-cors",
             "Sec-Fetch-Site": "same-origin",
         }
-        for path in ("/", "/c/s%2F1", "/events", "/figures", "/page/export?format=md", "/page/search?q=a", "/page/rows?id=a",
+        for path in ("/", "/c/s%2F1", "/events", "/usage", "/page/export?format=md", "/page/search?q=a", "/page/rows?id=a",
                      "/page/conversation/s%2F1", "/api/v1/export", "/api/v1/sessions", "/login"):  # fmt: skip
             answer = httpx.get(f"{server.url}{path}", headers=headers)
             assert code(answer) == (403, "wrong-destination"), (destination, path)

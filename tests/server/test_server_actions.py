@@ -64,7 +64,7 @@ async def texts(session):
 def test_a_message_is_stored_before_its_answer():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             started = await actions.send_message(account, session.id, "echo hello")
             assert (await session.message(started.turn)).text == "echo hello"
             await wait_for_end(started)
@@ -76,7 +76,7 @@ def test_a_message_is_stored_before_its_answer():
 def test_empty_messages_and_unknown_sessions_are_refused():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             with pytest.raises(InvalidValue):
                 await actions.send_message(account, session.id, " \n ")
             with pytest.raises(SessionNotFound):
@@ -92,7 +92,7 @@ def test_empty_messages_and_unknown_sessions_are_refused():
 def test_an_edit_creates_a_branch_and_keeps_the_attachments():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             picture = AttachmentPart(mime_type="image/png", name="a.png", data="aGVsbG8=")
             first = await wait_for_end(await actions.send_message(account, session.id, "echo one", [picture]))
             await wait_for_end(await actions.send_message(account, session.id, "echo two"))
@@ -101,8 +101,8 @@ def test_an_edit_creates_a_branch_and_keeps_the_attachments():
             messages = await session.messages()
             assert [message.text for message in messages] == ["echo other", "other"]
             assert messages[0].parts[1] == picture
-            assert len(await session.branches()) == 2
-            await session.switch(1)
+            assert len(await session.branches.list()) == 2
+            await session.branches.switch(1)
             assert await texts(session) == ["echo one", "one", "echo two", "two"]
 
     run(scenario())
@@ -111,12 +111,12 @@ def test_an_edit_creates_a_branch_and_keeps_the_attachments():
 def test_an_answer_cannot_be_edited():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await wait_for_end(await actions.send_message(account, session.id, "echo one"))
             answer = (await session.messages())[-1]
             with pytest.raises(InvalidValue):
                 await actions.edit_message(account, session.id, answer.id, "mine")
-            assert len(await session.branches()) == 1
+            assert len(await session.branches.list()) == 1
 
     run(scenario())
 
@@ -124,7 +124,7 @@ def test_an_answer_cannot_be_edited():
 def test_regenerate_an_answer_of_an_inactive_branch():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             first = await wait_for_end(await actions.send_message(account, session.id, "echo one"))
             answer = (await session.messages())[-1]
             await wait_for_end(await actions.regenerate(account, session.id, answer.id))
@@ -132,7 +132,7 @@ def test_regenerate_an_answer_of_an_inactive_branch():
             assert await texts(session) == ["echo else", "else"]
             await wait_for_end(await actions.regenerate(account, session.id, answer.id))
             assert await texts(session) == ["echo one", "one"]
-            branches = await session.branches()
+            branches = await session.branches.list()
             assert [(branch.parent, branch.fork_at) for branch in branches] == [(None, 0)] * 4
 
     run(scenario())
@@ -142,7 +142,7 @@ def test_actions_during_an_answer_are_refused_and_change_no_branch():
     async def scenario():
         model = PausedModel()
         async with open_account(model) as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             started = await actions.send_message(account, session.id, "one")
             for action in (
                 actions.send_message(account, session.id, "two"),
@@ -154,7 +154,7 @@ def test_actions_during_an_answer_are_refused_and_change_no_branch():
             model.resume.set()
             await wait_for_end(started)
             assert await texts(session) == ["one", "start and end"]
-            assert len(await session.branches()) == 1
+            assert len(await session.branches.list()) == 1
 
     run(scenario())
 
@@ -162,7 +162,7 @@ def test_actions_during_an_answer_are_refused_and_change_no_branch():
 def test_stop_keeps_the_partial_answer():
     async def scenario():
         async with open_account(PausedModel()) as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             assert not await actions.stop_answer(account, session.id)
             started = await actions.send_message(account, session.id, "one")
             while started.run.count < 2:
@@ -178,13 +178,13 @@ def test_stop_keeps_the_partial_answer():
 def test_retry_after_a_failure_creates_a_branch():
     async def scenario():
         async with open_account(FailingModel(pace=0)) as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await wait_for_end(await actions.send_message(account, session.id, "echo one"))
-            assert (await session.turns())[-1].status == "failed"
+            assert (await session.turns.list())[-1].status == "failed"
             account.agent._model = DemoModel(pace=0)
             await wait_for_end(await actions.retry(account, session.id))
             assert await texts(session) == ["echo one", "one"]
-            assert len(await session.branches()) == 2
+            assert len(await session.branches.list()) == 2
 
     run(scenario())
 
@@ -192,7 +192,7 @@ def test_retry_after_a_failure_creates_a_branch():
 def test_a_key_starts_one_turn_concurrently_and_after_a_restart():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             started_turns = await asyncio.gather(
                 *(actions.send_message(account, session.id, "echo one", key="k") for _ in range(3))
             )
@@ -211,7 +211,7 @@ def test_a_key_starts_one_turn_concurrently_and_after_a_restart():
 def test_the_key_of_a_refused_action_can_be_used_again():
     async def scenario():
         async with open_account(PausedModel()) as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             started = await actions.send_message(account, session.id, "one")
             with pytest.raises(SessionBusy):
                 await actions.send_message(account, session.id, "two", key="k")
@@ -226,29 +226,29 @@ def test_the_key_of_a_refused_action_can_be_used_again():
 def test_a_message_that_cannot_be_stored_is_refused_and_stored_once_later():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await wait_for_end(await actions.send_message(account, session.id, "echo one"))
-            branches = len(await session.branches())
-            run_operation = account.store.run
+            branches = len(await session.branches.list())
+            run_operation = account.store._run
 
             async def fail_writes(op):
                 if op.writes:
                     raise DiskFull(path="/somewhere")
                 return await run_operation(op)
 
-            account.store.run = fail_writes
+            account.store._run = fail_writes
             for key in (None, "k", "k"):
                 with pytest.raises(DiskFull):
                     await actions.send_message(account, session.id, "echo two", key=key)
             with pytest.raises(DiskFull):
                 await actions.regenerate(account, session.id)
             assert account.runner.sessions() == []
-            account.store.run = run_operation
+            account.store._run = run_operation
             assert await texts(session) == ["echo one", "one"]
             await wait_for_end(await actions.send_message(account, session.id, "echo two", key="k"))
             await account.agent.close()  # a buffered step would be written now
             assert await texts(session) == ["echo one", "one", "echo two", "two"]
-            assert len(await session.branches()) == branches
+            assert len(await session.branches.list()) == branches
 
     run(scenario())
 
@@ -256,7 +256,7 @@ def test_a_message_that_cannot_be_stored_is_refused_and_stored_once_later():
 def test_the_model_is_remembered_and_an_unusable_one_changes_nothing():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await wait_for_end(await actions.send_message(account, session.id, "echo one", model="demo"))
             assert (await session.refresh()).model == "demo"
             with pytest.raises(ModelNotConfigured):
@@ -272,7 +272,7 @@ def test_commands_rename_and_switch_and_never_write_a_file(tmp_path, monkeypatch
 
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await wait_for_end(await actions.send_message(account, session.id, "echo one"))
             result = await actions.run_command(account, session.id, "/rename A title")
             assert not result.outcome.failed
@@ -290,7 +290,7 @@ def test_commands_rename_and_switch_and_never_write_a_file(tmp_path, monkeypatch
 def test_a_key_returns_its_turn_after_many_later_messages():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             first = await actions.send_message(account, session.id, "echo one", key="sent")
             await wait_for_end(first)
             edit = await actions.edit_message(account, session.id, first.turn, "echo two", key="edited")
@@ -301,7 +301,7 @@ def test_a_key_returns_its_turn_after_many_later_messages():
             await wait_for_end(retry)
             for number in range(15):
                 await wait_for_end(await actions.send_message(account, session.id, f"echo {number}"))
-            branches, messages = len(await session.branches()), (await session.refresh()).message_count
+            branches, messages = len(await session.branches.list()), (await session.refresh()).message_count
             new_account = Account("", account.store, account.agent)
             assert (await actions.send_message(new_account, session.id, "echo one", key="sent")).turn == first.turn
             assert (
@@ -311,7 +311,7 @@ def test_a_key_returns_its_turn_after_many_later_messages():
             assert (await actions.retry(new_account, session.id, key="retried")).turn == retry.turn
             assert len({first.turn, edit.turn, regeneration.turn, retry.turn}) == 4
             await assert_keys_are_refused_with_other_content(new_account, session.id, first.turn, edit.turn)
-            assert (len(await session.branches()), (await session.refresh()).message_count) == (branches, messages)
+            assert (len(await session.branches.list()), (await session.refresh()).message_count) == (branches, messages)
 
     run(scenario())
 
@@ -336,7 +336,7 @@ async def assert_keys_are_refused_with_other_content(account, session, first, ed
 def test_a_key_returns_its_turn_while_another_turn_runs():
     async def scenario():
         async with open_account(PausedModel()) as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             account.agent._model.resume.set()
             first = await actions.send_message(account, session.id, "one", key="k")
             await wait_for_end(first)
@@ -353,7 +353,7 @@ def test_a_key_returns_its_turn_while_another_turn_runs():
 def test_servers_that_receive_the_same_key_concurrently_start_one_turn():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             agents = [Agent(DemoModel(pace=0), store=account.store, name="web") for _ in range(4)]
             servers = [account, *(Account("", account.store, agent) for agent in agents)]
             started_turns = await asyncio.gather(
@@ -372,7 +372,7 @@ def test_one_of_two_concurrent_edits_starts_and_stays_the_active_branch():
     async def scenario():
         model = PausedModel()
         async with open_account(model) as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             model.resume.set()
             first = await wait_for_end(await actions.send_message(account, session.id, "one"))
             model.resume.clear()
@@ -382,7 +382,7 @@ def test_one_of_two_concurrent_edits_starts_and_stays_the_active_branch():
             assert isinstance(error, SessionBusy)
             await session.refresh()
             assert f"{session.branch}." in started.turn  # pyright: ignore[reportAttributeAccessIssue]
-            assert len(await session.branches()) == 2
+            assert len(await session.branches.list()) == 2
             assert account.runner.run(session.id) is started.run  # pyright: ignore[reportAttributeAccessIssue]
             errors = await asyncio.gather(
                 actions.edit_message(account, session.id, first.turn, "four"), actions.send_message(account, session.id, "five"),

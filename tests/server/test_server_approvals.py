@@ -115,6 +115,6 @@ def test_a_killed_server_leaves_no_approval_request(start_process, client, bank,
     with start_process(RECOLLECT_CONFIG=str(bank.config)).wait_until_up().client() as second_client:
         assert second_client.get(f"{SESSION}/approval").json() == {"approval": None}
     with recollect.open(str(tmp_path / "r.db")) as store:
-        store.recover("a")
-        assert [turn.status for turn in store.session("a").turns()] == ["interrupted"]
+        store.maintenance.recover("a")
+        assert [turn.status for turn in store.session("a").turns.list()] == ["interrupted"]
     assert bank.runs == []

@@ -146,7 +146,7 @@ def fuzz(server, api, path, examples):
     assert api.get("/sessions").status_code == 200
     server.close()
     with recollect.open(path) as store:
-        assert store.check(deep=True).problems == ()
+        assert store.maintenance.check(deep=True).problems == ()
     print(f"{sum(counts.values())} requests to {len(OPERATIONS)} operations")
 
 

@@ -180,7 +180,7 @@ def test_no_text_blocks_the_event_loop(name):
 def test_long_pages_answers_and_exports_do_not_block_the_event_loop():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             for number in range(20):
                 text = f"{number} " + "word *word* \\(" * 3_000
                 call = {"kind": "tool_call", "call_id": "c", "tool": "look", "arguments": {"x": text}}

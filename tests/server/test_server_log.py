@@ -126,7 +126,7 @@ def send_api_requests(server):
             stream.read()
         api.get("/search", params={"q": SECRET})
         api.get("/resolve", params={"name": SECRET})
-        api.put("/settings/key", json={"value": SECRET})
+        api.put("/records/kind/key", json={"value": SECRET})
         api.post("/import", content=json.dumps({"type": SECRET}))
         api.post("/sessions/a/command", json={"line": f"/title {SECRET}"})
         api.get(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from recollect.agent import Agent
 from recollect.agent.demo import DemoModel, tool_finished_event
 from recollect.agent.events import ReasoningDelta, Responded, TextDelta, ToolStarted
-from recollect.model import session_ids
 from recollect.model.message import Draft, ReasoningPart, TextPart, ToolCallPart
 from recollect.model.session import Branch
 from recollect.server import actions
@@ -53,7 +52,7 @@ def keys(view):
 
 
 def branch(id, parent, fork_at, last, current=False):
-    return Branch(id=id, parent=parent, fork_at=fork_at, last=last, current=current, created_at=id)
+    return Branch(id=id, parent=parent, fork_at=fork_at, last=last, current=current, created_at_ms=id)
 
 
 def test_branches_and_summaries_count_messages_without_tool_steps():
@@ -68,7 +67,7 @@ def test_branches_and_summaries_count_messages_without_tool_steps():
             assert "4 earlier messages" in "".join(item.html for item in view.items)
             await session.rewind(12)
             await session.append([user("again"), tool_call_message("x")])
-            [trunk] = await branching.branch_tree(session, await session.branches())
+            [trunk] = await branching.branch_tree(session, await session.branches.list())
             assert (trunk.messages, [twig.messages for twig in trunk.children]) == (8, [1])
 
     run(scenario())
@@ -98,7 +97,7 @@ def test_a_fork_of_another_session_is_not_a_fork_point():
 def test_branch_choices_of_a_random_tree_lead_to_their_version(rewinds):
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await session.append([{"role": "user", "content": "0"}, {"role": "assistant", "content": "a"}] * 3)
             for number, (to, is_repeated) in enumerate(rewinds):
                 count = len(await session.messages())
@@ -107,16 +106,16 @@ def test_branch_choices_of_a_random_tree_lead_to_their_version(rewinds):
                 await session.append(
                     [{"role": "user", "content": text}, {"role": "assistant", "content": f"answer {number}"}]
                 )
-            messages, branches = await session.messages(), await session.branches()
+            messages, branches = await session.messages(), await session.branches.list()
             steps = await branching.branch_choices(session, messages, branches)
             for id, step in steps.items():
                 assert 1 <= step.number <= step.total
                 position = int(id.split(".")[1])
                 for target in (step.before, step.after):
                     if target is not None:
-                        await session.switch(target)
+                        await session.branches.switch(target)
                         message = (await session.messages(1, before=position + 1))[0]
-                        new_steps = await branching.branch_choices(session, [message], await session.branches())
+                        new_steps = await branching.branch_choices(session, [message], await session.branches.list())
                         assert new_steps[message.id].total == step.total
                         assert (
                             new_steps[message.id].number
@@ -130,7 +129,7 @@ def test_branch_choices_of_a_random_tree_lead_to_their_version(rewinds):
 def test_pages_have_no_gap_and_begin_with_a_question():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             for number in range(100):
                 await session.save_turn(
                     f"q {number}", [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]
@@ -160,7 +159,7 @@ def test_pages_have_no_gap_and_begin_with_a_question():
 def test_a_message_during_a_read_removes_nothing_from_the_page(monkeypatch):
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             for number in range(60):
                 await session.save_turn(f"q {number}", {"role": "assistant", "content": "a"})
             before = await item_rendering.read_latest(account, session, CLOCK)
@@ -182,7 +181,7 @@ def test_a_message_during_a_read_removes_nothing_from_the_page(monkeypatch):
 def test_compacted_messages_are_one_item():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             for number in range(90):
                 await session.save_turn(f"q {number}", {"role": "assistant", "content": "a"})
             await session.compact(before="1.101", summary="the first fifty")
@@ -191,7 +190,7 @@ def test_compacted_messages_are_one_item():
             view = await item_rendering.read_older(account, session, CLOCK, before=view.first)
             assert keys(view)[0] == "compaction-1"
             assert not view.older
-            compaction = (await session.compactions())[0]
+            compaction = (await session.compactions.list())[0]
             inside = await item_rendering.read_compacted(account, session, CLOCK, compaction, None)
             assert keys(inside)[-1] == "m-1.100"
             assert inside.older
@@ -262,7 +261,7 @@ def test_a_live_answer_looks_like_the_stored_answer(size, looks):
             assert page.version == answer.version
             assert len(page.blocks) == len(answer.blocks) == 4
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             await session.append([{"role": "user", "content": "q"}])
             await session.append([first, result.message, Draft(role="assistant", parts=(TextPart(text="Done."),))])
             stored_html = (await item_rendering.read_latest(account, session, CLOCK)).items[-1].html
@@ -282,7 +281,7 @@ def test_each_file_of_several_tool_results_has_its_own_link():
 
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session("s/1")
+            session = await account.store.session("s/1", exist_ok=False)
             calls = [{"kind": "tool_call", "call_id": name, "tool": "get", "arguments": {}} for name in ("one", "two")]
             await session.append({"role": "user", "content": "get them"})
             await session.append({"role": "assistant", "parts": calls})
@@ -311,7 +310,7 @@ def parse_event(chunk):
 def test_the_event_stream_reports_changes_and_progress_and_resumes():
     async def scenario():
         async with open_account() as account:
-            session = await account.store.create_session()
+            session = await account.store.session()
             stream = live_updates.follow_events(account, [session.id], None)
             hello = (await anext(stream)).split(b"\n\n", 1)[1]
             assert parse_event(hello)[1] == {"missed": True}
@@ -374,7 +373,7 @@ def test_only_the_last_of_several_changes_has_a_cursor():
         async with open_account() as account:
             await account.feed.start()
             start = account.feed.cursor_at(account.feed.count)
-            created_ids = [(await account.store.create_session()).id for _ in range(3)]
+            created_ids = [(await account.store.session()).id for _ in range(3)]
             while account.feed.count < 3:
                 await asyncio.sleep(0.01)
             stream = live_updates.follow_events(account, [], start)
@@ -407,7 +406,7 @@ def test_the_charset_is_in_the_content_type_once(api, session, server):
     api.post(f"{session}/messages", json={"messages": [{"role": "user", "content": "x"}]})
     page = f"{server.url}/page/conversation/s%2F1"
     for path in (
-        f"{server.url}/c/s%2F1", f"{server.url}/figures", f"{server.url}/static/frame.css", f"{server.url}/static/frame.js",
+        f"{server.url}/c/s%2F1", f"{server.url}/usage", f"{server.url}/static/frame.css", f"{server.url}/static/frame.js",
         f"{server.url}/page/sessions", page, f"{page}/text?first=1.1&last=1.1", f"{server.url}/page/export?scope=all&format=md",
         f"{server.url}/page/export?scope=all&format=html", f"{server.url}/static/nothing.css",
     ):  # fmt: skip
@@ -428,25 +427,24 @@ def test_a_broken_link_is_a_page_for_browsers_and_a_problem_for_programs(api, se
     assert api.get("/sessions/nobody", headers={"Sec-Fetch-Mode": "navigate"}).json()["code"] == "session-not-found"
 
 
-def test_the_start_page_skips_ids_that_no_url_can_contain(api, server, monkeypatch):
+def test_the_start_page_redirects_to_any_id(api, server):
     def start_location():
         answer = api.get(f"{server.url}/", headers={"Sec-Fetch-Mode": "navigate"}, follow_redirects=False)
         assert answer.status_code == 303
         return answer.headers["location"]
 
-    with monkeypatch.context() as patch:  # as an earlier version accepted them
-        patch.setattr(session_ids, "_DOT_SEGMENTS", frozenset())
-        for id in (".", ".."):
-            assert api.post("/sessions", json={"id": id}).status_code == 201
-    for id in (".", ".."):
-        response = api.post("/sessions", json={"id": id})
-        assert (response.status_code, "URL" in response.text) == (400, True)
-    # The page for a new conversation.
-    assert api.get(f"{server.url}/", headers={"Sec-Fetch-Mode": "navigate"}).status_code == 200
-    new = f"/c/{api.post('/sessions', json={}).json()['id']}"
-    assert start_location() == new
-    api.put("/last-session", json={"session": ".."})
-    assert start_location() == new
+    for id, segment in (
+        (".", "~."),
+        ("..", "~.."),
+        ("~.", "~~."),
+        ("a\r\nX: y", "a%0D%0AX%3A%20y"),
+        ("a/b%", "a%2Fb%25"),
+    ):
+        assert api.post("/sessions", json={"id": id}).status_code == 201
+        api.put("/last-session", json={"session": id})
+        assert start_location() == f"/c/{segment}"
+        page = api.get(f"{server.url}/c/{segment}", headers={"Sec-Fetch-Mode": "navigate"})
+        assert page.status_code == 200
 
 
 def test_the_app_imports_no_unused_libraries():
@@ -469,7 +467,7 @@ def test_an_untitled_conversation_is_named_by_its_first_words():
             fork = await session.fork(title="A coat of paint")
             delegate = await store.session("cli:coat:delegate:tailor", parent="cli:coat")
             await delegate.append({"role": "user", "content": "Sew a coat"})
-            new = await store.create_session()
+            new = await store.session()
             assert (await conversation.header_values(account, session))["title"] == "A coat?"
             assert (await conversation.header_values(account, fork))["title"] == "A coat of paint"
             assert (await conversation.header_values(account, new))["title"] == "New chat"
@@ -532,11 +530,10 @@ def test_a_session_deleted_during_a_list_is_untitled():
         async with open_account() as account:
             session = await account.store.session("untitled")
             await session.append({"role": "user", "content": "words"})
-            assert await session_rows.read_first_words(account.store, "untitled") == "words"
-            info = session.info
+            assert await session_rows.read_first_words(session) == "words"
             await account.store.delete_session("untitled")
-            assert await session_rows.session_title(account.store, info) == session_rows.UNTITLED
+            assert await session_rows.session_title(session) == session_rows.UNTITLED
             await account.store.erase_session("untitled", deleted=True)
-            assert await session_rows.session_title(account.store, info) == session_rows.UNTITLED
+            assert await session_rows.session_title(session) == session_rows.UNTITLED
 
     run(scenario())

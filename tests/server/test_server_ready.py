@@ -93,7 +93,11 @@ class CountingStore:
         self.reads, self.error, self.gate = 0, None, asyncio.Event()
         self.gate.set()
 
-    async def setting(self, name):
+    @property
+    def records(self):
+        return self
+
+    async def get(self, kind, key):
         self.reads += 1
         await self.gate.wait()
         if self.error is not None:

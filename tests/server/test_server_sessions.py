@@ -7,6 +7,7 @@ import json
 from urllib.parse import quote
 
 from recollect.errors import DiskFull
+from recollect.server.path_segments import encode_path_segment
 from recollect.storage.search import index
 
 
@@ -49,20 +50,26 @@ def test_create_update_delete_and_erase_a_session(api):
 
 HOSTILE_IDS = [
     "discord:dm:42", "a/b", "../../etc/passwd", "%2F", "a%2Fb", "a b", "#?&=;", "\\", "..\\x", "<script>", "'\"",
-    "é\u00df\u4e2d\U0001f600", "x" * 512, "a//b", "/", "//", "\u202e", "null", "~", "a.b.",
+    "é\u00df\u4e2d\U0001f600", "x" * 512, "a//b", "/", "//", "\u202e", "null", "~", "a.b.", ".", "..", "~.", "~..", "~~.",
+    "...", "\ue000", "\ue000s", "\ue000m", "a\ue000sb", "\ue000/", "/\ue000m/", "a\r\nX: y", "\0", "a\0b", "\n", "\t", " ",
+    " a ", "\x1b[31m", "\x7f", "\x85", "\u2028", "\x10", "\x100", "%", "%2", "%ff", "%00", "a;b=c", "\0" * 1_024,
+    "\U0001f600" * 256, "\u20ac" * 341, "messages", "sessions", "a" * 1_024,
 ]  # fmt: skip
 
 
-def test_any_printable_id_can_be_used_in_a_path(api):
+def test_any_id_can_be_used_in_a_path(api):
     for name in HOSTILE_IDS:
         use_session(api, name)
+    assert {session["id"] for session in api.get("/sessions", params={"limit": 100}).json()["sessions"]} == set()
+
+
+def test_invalid_ids_are_refused(api):
+    for name in ("x" * 1_025, "\u20ac" * 342):
+        assert_problem(api.put(f"/sessions/{quote(name, safe='')}"), 400, "invalid-value")
 
 
 def use_session(api, name):
-    if not name.isprintable():
-        assert_problem(api.put(f"/sessions/{quote(name, safe='')}"), 400, "invalid-value")
-        return
-    path = f"/sessions/{quote(name, safe='')}"
+    path = f"/sessions/{encode_path_segment(name)}"
     assert api.put(path).json()["id"] == name
     assert api.post(f"{path}/messages", json={"messages": user("x")}).status_code == 201
     assert len(api.get(f"{path}/messages").json()["messages"]) == 1
@@ -70,20 +77,45 @@ def use_session(api, name):
     assert run["session"] == name
     with api.stream("GET", run["events"].removeprefix("/api/v1")) as events:
         assert events.status_code == 200
+    assert run["events"] == f"/api/v1{path}/events"
     assert api.get("/resolve", params={"name": name}).json()["id"] == name
+    use_related_resources(api, name, path)
     assert api.delete(path).status_code == 204
+
+
+def use_related_resources(api, name, path):
+    """Use the resources below a session, and the parameters and bodies that contain its id."""
+    assert api.patch(path, json={"title": "T", "labels": ["a label"]}).json()["id"] == name
+    assert api.put(f"{path}/records/state/{encode_path_segment(name)}", json={"value": 1}).json()["key"] == name
+    assert api.get(f"{path}/records/state/{encode_path_segment(name)}").json()["value"] == 1
+    fork = api.post(f"{path}/fork", json={}).json()
+    assert (fork["parent"], fork["relation"]) == (name, "fork")
+    for params in ({"id_prefix": name}, {"label": "a label", "relation": "fork"}, {"parent": name, "relation": "fork"}):
+        ids = {session["id"] for session in api.get("/sessions", params=params).json()["sessions"]}
+        assert ids == ({name} if "id_prefix" in params else {fork["id"]}), params
+    assert {hit["session"] for hit in api.get("/search", params={"q": "x", "session": name}).json()["hits"]} == {name}
+    assert api.put("/last-session", json={"session": name}).status_code < 300
+    assert api.get("/last-session").json()["session"]["id"] == name
+    missing = api.get(f"{path}/messages/1.999")
+    assert_problem(missing, 404, "message-not-found")
+    assert missing.json()["fields"]["session"] == name
+    assert missing.json()["detail"].isprintable()
+    api.delete(f"/sessions/{fork['id']}")
 
 
 INVALID_PATHS = ["/sessions/%00", "/sessions/%0a", "/sessions/%ff%fe", "/sessions/%zz", "/sessions/" + "y" * 600,
                                   "/sessions/%EE%80%80%0d", "/sessions/s%2F1/messages/1." + "9" * 5000, "/sessions/s%2F1/messages/²",
-                                  "/sessions/s%2F1/messages/1.5/files/0", "/settings/%00", "/static/..%2f..%2fapp.py", "/static/%5c..%5c", "/nothing"]  # fmt: skip
+                                  "/sessions/s%2F1/messages/1.5/files/0", "/records/%00/%00", "/static/..%2f..%2fapp.py", "/static/%5c..%5c", "/nothing"]  # fmt: skip
 
 
 def test_invalid_paths_are_client_errors(api, session):
     for path in INVALID_PATHS:
         for method in ("GET", "DELETE"):
             answer = api.request(method, path)
-            assert 400 <= answer.status_code < 500 or path.startswith("/settings"), (path, answer.status_code)
+            assert 400 <= answer.status_code < 500 or (path.startswith("/records") and method == "DELETE"), (
+                path,
+                answer.status_code,
+            )
 
 
 def test_list_pagination_and_filters(api):
@@ -115,7 +147,6 @@ def test_list_pagination_and_filters(api):
     assert "ch:2:delegate:chosen" in ids()
     api.delete("/sessions/ch:2:delegate:chosen")
     assert api.post("/sessions", json={"parent": "nobody"}).status_code == 404
-    assert api.patch("/sessions/ch:1", json={"parent": "ch:2"}).status_code in (400, 422)
     assert ids(since="2100-01-01T00:00:00Z") == set()
     for parameters in (
         {"limit": 0},
@@ -126,6 +157,71 @@ def test_list_pagination_and_filters(api):
         {"archived": "maybe"},
     ):
         assert api.get("/sessions", params=parameters).status_code == 400
+
+
+def test_single_labels_are_added_and_removed(api):
+    api.post("/sessions", json={"id": "l", "labels": ["a", "b"]})
+    answer = api.patch("/sessions/l", json={"add_labels": ["c"], "remove_labels": ["a"]})
+    assert (answer.status_code, answer.json()["labels"]) == (200, ["b", "c"])
+    revision = answer.json()["revision"]
+    assert api.patch("/sessions/l", json={"add_labels": ["c"]}).json()["revision"] == revision
+    update = {"add_labels": ["d"], "remove_labels": ["b"]}
+    api.post("/sessions/l/messages", json={"messages": {"role": "user", "content": "x"}, "update": update})
+    assert api.get("/sessions/l").json()["labels"] == ["c", "d"]
+    for path, method in (("/sessions", api.post), ("/sessions/new", api.put)):
+        assert method(path, json={"add_labels": ["x"]}).status_code == 400
+    assert api.patch("/sessions/l", json={"labels": ["x"], "add_labels": ["y"]}).status_code == 400
+
+
+def test_labels_filters_and_reversed_lists(api):
+    for number, labels in enumerate((["a"], ["a", "b"], [])):
+        fields = {"labels": labels, "external_id": f"e{number}", "metadata": {"n": number, "all": True}}
+        answer = api.put(f"/sessions/l:{number}", json=fields)
+        assert answer.json()["labels"] == labels
+        assert api.post(f"/sessions/l:{number}/messages", json={"messages": user("hello")}).status_code == 201
+
+    def list_ids(**params):
+        return [item["id"] for item in api.get("/sessions", params=params).json()["sessions"]]
+
+    def search_ids(**params):
+        return sorted(hit["session"] for hit in api.get("/search", params={"q": "hello", **params}).json()["hits"])
+
+    cases = [
+        ({"label": "a"}, ["l:0", "l:1"]), ({"label": ["a", "b"]}, ["l:1"]), ({"external_id": "e2"}, ["l:2"]),
+        ({"id_prefix": "l:"}, ["l:0", "l:1", "l:2"]), ({"metadata": '{"n": 1, "all": true}'}, ["l:1"]),
+        ({"metadata": "{}", "label": "b"}, ["l:1"]), ({"label": "c"}, []),
+    ]  # fmt: skip
+    for params, expected in cases:
+        assert list_ids(**params) == expected[::-1]
+        assert list_ids(oldest_first="true", **params) == expected
+        assert search_ids(**params) == expected
+    for metadata in ("", "x", "[1]", '{"n": [1]}', '{"n": NaN}', "[" * 5000, '{"\\ud800": 1}'):
+        for path in ("/sessions", "/search?q=hello"):
+            assert_problem(api.get(path, params={"q": "hello", "metadata": metadata}), 400, "invalid-value")
+    assert api.patch("/sessions/l:0", json={"labels": ["x", "x", "c"]}).json()["labels"] == ["c", "x"]
+    assert api.patch("/sessions/l:0", json={"title": "T"}).json()["labels"] == ["c", "x"]
+    assert api.patch("/sessions/l:0", json={"labels": None}).json()["labels"] == []
+    assert_problem(api.patch("/sessions/l:0", json={"labels": [" "]}), 400, "invalid-value")
+
+
+def test_parents_and_relations(api):
+    for name in ("main", "late"):
+        assert api.put(f"/sessions/{name}").status_code == 200
+    created = api.post("/sessions", json={"id": "branch", "parent": "main", "relation": "fork"}).json()
+    assert (created["parent"], created["relation"]) == ("main", "fork")
+    changed = api.patch("/sessions/late", json={"parent": "main"}).json()
+    assert (changed["parent"], changed["relation"]) == ("main", "delegate")
+
+    def list_ids(**params):
+        return [item["id"] for item in api.get("/sessions", params=params).json()["sessions"]]
+
+    assert list_ids(relation="delegate") == list_ids(parent="main", delegates="true") == ["late"]
+    assert list_ids(relation="fork") == list_ids(parent="main") == ["branch"]
+    assert list_ids(parent="nobody") == []
+    assert_problem(api.patch("/sessions/main", json={"parent": "late"}), 400, "invalid-value")
+    assert_problem(api.patch("/sessions/main", json={"parent": "nobody"}), 404, "session-not-found")
+    assert_problem(api.post("/sessions/late/fork", json={"parent": "main"}), 400, "invalid-value")
+    assert api.patch("/sessions/late", json={"parent": None}).json()["relation"] is None
 
 
 def test_the_last_session_is_remembered(api):
@@ -182,10 +278,10 @@ def test_message_formats_and_pages(api, session):
     assert api.get(f"{path}/1.1/response").json() is None
     assert_problem(api.get(f"{path}/1.99"), 404, "message-not-found")
     assert_problem(api.get(f"{path}/x"), 400, "invalid-value")
-    assert_problem(api.get(f"{session}/history", params={"format": "gemini"}), 400, "invalid-request")
+    assert_problem(api.get(f"{session}/history", params={"format": "gemini"}), 400, "unknown-format")
     assert_problem(api.post(path, json={"messages": []}), 400, "invalid-value")
     assert_problem(
-        api.post(path, json={"messages": {"role": "user", "content": "x"}, "format": "odd"}), 400, "invalid-request"
+        api.post(path, json={"messages": {"role": "user", "content": "x"}, "format": "odd"}), 400, "unknown-format"
     )
 
 
@@ -234,11 +330,98 @@ def test_concurrent_updates_with_a_stale_etag_are_refused(api, session):
     for method, path, body in (
         ("POST", "/messages", {"messages": user("x")}), ("POST", "/rewind", {"to": "0"}), ("DELETE", "", None),
         ("POST", "/turns", {"message": "x"}), ("POST", "/turns/save", {"message": "x"}),
-        ("POST", "/switch", {"branch": 1}),
+        ("POST", "/switch", {"branch": 1}), ("POST", "/fork", {"at": None}), ("POST", "/restore", None),
+        ("POST", "/erase", None), ("DELETE", "/messages/1.1", None), ("POST", "/messages/1.1/restore", None),
+        ("POST", "/messages", {"messages": [], "after": "0", "update": {"title": "x"}}),
     ):  # fmt: skip
         assert api.request(method, session + path, json=body, headers=stale).status_code == 412, path
     assert api.patch(session, json={"title": "y"}, headers={"If-Match": "*"}).status_code == 200
     assert_problem(api.patch(session, json={"title": "y"}, headers={"If-Match": "soon"}), 400, "invalid-value")
+
+
+def test_append_after_a_message_with_changed_fields(api, session):
+    path = f"{session}/messages"
+    api.post(path, json={"messages": [user("a"), assistant("b"), user("c")]})
+    tag = api.get(session).headers["etag"]
+    body = {"messages": [user("x"), assistant("y")], "after": "1.1", "update": {"title": "T", "pinned": True}}
+    response = api.post(path, json=body, headers={"If-Match": tag, "Idempotency-Key": "k"})
+    assert (response.status_code, response.json()["ids"]) == (201, ["2.2", "2.3"])
+    info = api.get(session)
+    assert response.headers["etag"] == info.headers["etag"] == f'"{int(tag[1:-1]) + 1}"'
+    assert (info.json()["title"], info.json()["message_count"], info.json()["branch"]) == ("T", 3, 2)
+    repetition = api.post(path, json=body, headers={"If-Match": tag, "Idempotency-Key": "k"})
+    assert (repetition.status_code, repetition.json()["ids"]) == (200, ["2.2", "2.3"])
+    assert_problem(api.post(path, json={**body, "after": "0"}, headers={"Idempotency-Key": "k"}), 409, "key-reused")
+    assert_problem(api.post(path, json=body, headers={"If-Match": tag}), 412, "stale-revision")
+    assert [item["id"] for item in api.get(path).json()["messages"]] == ["1.1", "2.2", "2.3"]
+    assert api.post(path, json={"messages": [], "after": "0"}).json()["ids"] == []
+    assert api.get(path).json()["messages"] == []
+    assert api.post(path, json={"messages": [], "update": {"title": None}}).status_code == 201
+    assert api.get(session).json()["title"] is None
+    for invalid, status in (
+        ({"messages": []}, 400), ({"messages": user("x"), "after": "1"}, 400), ({"messages": user("x"), "after": 0}, 400),
+        ({"messages": user("x"), "after": ""}, 400), ({"messages": user("x"), "after": "9.9"}, 404),
+        ({"messages": user("x"), "update": {"nope": 1}}, 400), ({"messages": user("x"), "update": {"parent": "b"}}, 400),
+        ({"messages": user("x"), "update": []}, 400), ({"messages": 5, "after": "0"}, 400), ({"after": "0"}, 400),
+    ):  # fmt: skip
+        assert api.post(path, json=invalid).status_code == status, invalid
+    assert api.get(path).json()["messages"] == []
+    turn = api.post(f"{session}/turns", json={"message": "q"}).json()["id"]
+    with_place = {"messages": user("x"), "after": "0"}  # a step of a turn has no place of its own
+    assert api.post(f"{session}/turns/{turn}/messages", json=with_place).status_code == 400
+
+
+def test_one_of_many_changes_at_a_revision_succeeds(api, session):
+    changes = (
+        ("POST", "/rewind", {"to": "1.1"}), ("DELETE", "/messages/1.2", None), ("DELETE", "", None),
+        ("POST", "/messages", {"messages": user("x"), "after": "0"}), ("PATCH", "", {"title": "t"}),
+    )  # fmt: skip
+    api.post(f"{session}/messages", json={"messages": [user("a"), assistant("b"), user("c")]})
+    for _ in range(4):
+        tag = {"If-Match": api.get(session).headers["etag"]}
+        with concurrent.futures.ThreadPoolExecutor(10) as pool:
+            answers = list(
+                pool.map(
+                    lambda change, tag=tag: api.request(change[0], session + change[1], json=change[2], headers=tag),
+                    changes * 2,
+                )
+            )
+        assert sum(answer.is_success for answer in answers) == 1, [answer.text for answer in answers]
+        assert {answer.status_code for answer in answers if not answer.is_success} <= {404, 412}
+        api.post(f"{session}/restore")
+        api.post(f"{session}/rewind", json={"to": "1.3"})
+        api.post(f"{session}/messages/1.2/restore")
+
+
+def test_the_revision_of_a_session_in_the_trash(api, session):
+    api.delete(session)
+    (in_trash,) = api.get("/trash").json()["sessions"]
+    tag, stale = ({"If-Match": f'"{in_trash["revision"] - step}"'} for step in (0, 1))
+    assert_problem(api.post(f"{session}/restore", headers=stale), 412, "stale-revision")
+    assert_problem(api.post(f"{session}/erase", params={"deleted": True}, headers=stale), 412, "stale-revision")
+    assert api.post(f"{session}/restore", headers=tag).json()["revision"] == in_trash["revision"] + 1
+    assert_problem(api.post(f"{session}/erase", headers=tag), 412, "stale-revision")
+    tag = {"If-Match": api.get(session).headers["etag"]}
+    assert api.post(f"{session}/erase", headers=tag).json() == {"erased": ["s/1"]}
+
+
+def test_a_session_with_a_running_turn_is_deleted_at_a_revision(api, server, session):
+    """Stopping the turn changes the revision, so it is checked before."""
+    for method, path in (("DELETE", ""), ("POST", "/erase")):
+        server.model.gate.clear()
+        api.post(f"{session}/chat", json={"text": "5 words"})
+        assert api.get(session).json()["running"]
+        stale = {"If-Match": '"0"'}
+        assert_problem(api.request(method, session + path, headers=stale), 412, "stale-revision")
+        assert api.get(session).json()["running"]
+        while True:  # the turn may write between the two requests
+            tag = {"If-Match": api.get(session).headers["etag"]}
+            if (answer := api.request(method, session + path, headers=tag)).status_code != 412:
+                break
+        assert answer.is_success, answer.text
+        server.model.gate.set()
+        assert api.get(session).status_code == 404
+        api.put(session)
 
 
 def test_an_unchanged_resource_returns_304(api, session):
@@ -259,6 +442,36 @@ def test_pin_delete_and_restore_a_message(api, session):
     assert [m["id"] for m in api.get(f"{session}/messages").json()["messages"]] == ["1.2"]
     assert len(api.get(f"{session}/messages", params={"deleted": True}).json()["messages"]) == 2
     assert api.post(f"{one}/restore").json()["deleted_at"] is None
+
+
+def test_replace_and_mark_a_message(api, session):
+    message = {"role": "user", "parts": [{"kind": "text", "text": "secret"}], "key": "k/1"}
+    response = api.post(f"{session}/messages", json={"messages": [message, user("b")]})
+    assert response.json()["ids"] == ["1.1", "1.2"]
+    assert api.post(f"{session}/messages", json={"messages": [message]}).status_code == 200
+    one = f"{session}/messages/1.1"
+    tag = api.get(session).headers["etag"]
+    message = api.put(one, json={"message": assistant("public"), "erase": True}, headers={"If-Match": tag}).json()
+    assert (message["parts"][0]["text"], message["role"], message["key"]) == ("public", "assistant", "k/1")
+    assert message["edited_at"].endswith("Z")
+    assert_problem(api.put(one, json={"message": user("x")}, headers={"If-Match": tag}), 412, "stale-revision")
+    response = api.patch(one, json={"metadata": {"seen": True, "pinned": True}})
+    assert (response.json()["metadata"], response.json()["edited_at"]) == (
+        {"seen": True, "pinned": True}, message["edited_at"],
+    )  # fmt: skip
+    assert response.headers["etag"] != tag
+    assert api.patch(one, json={"metadata": {"pinned": None}}).json()["metadata"] == {"seen": True}
+    assert_problem(api.patch(one, json={"metadata": {}}, headers={"If-Match": tag}), 412, "stale-revision")
+    for body in ({}, {"metadata": 5}, {"metadata": None}, {"metadata": {}, "other": 1}):
+        assert api.patch(one, json=body).status_code == 400
+    for body in ({}, {"message": []}, {"message": [user("a"), user("b")]}, {"message": user("x"), "erase": "yes"}):
+        assert api.put(one, json=body).status_code == 400
+    assert_problem(api.put(f"{session}/messages/1.9", json={"message": user("x")}), 404, "message-not-found")
+    assert_problem(api.post(f"{session}/messages", json={"messages": [{**message, "key": ""}]}), 400, "invalid-value")
+    api.delete(one)
+    other = {"role": "user", "content": "other", "key": "k/1"}
+    assert api.post(f"{session}/messages", json={"messages": other, "format": "recollect"}).status_code == 201
+    assert_problem(api.post(f"{one}/restore"), 409, "key-reused")
 
 
 def test_a_client_runs_turns_with_its_own_model(api, session):
@@ -343,7 +556,7 @@ def test_the_model_writes_a_missing_summary(api, session):
 
 def test_an_incomplete_search_reports_the_reason(api, server, session, monkeypatch):
     api.post(f"{session}/messages", json={"messages": [user("The heron waits")]})
-    assert api.get("/search", params={"q": "heron"}).json()["hindered"] is None
+    assert api.get("/search", params={"q": "heron"}).json()["index_error"] is None
 
     def fail(*_):
         raise DiskFull(path="sessions.db")
@@ -353,22 +566,18 @@ def test_an_incomplete_search_reports_the_reason(api, server, session, monkeypat
     api.post(f"{session}/messages", json={"messages": [user("An egret came")]})
     results = api.get("/search", params={"q": "egret"}).json()
     assert results["hits"] == []
-    assert "sessions.db" in results["hindered"]
+    assert "sessions.db" in results["index_error"]
     for word in ("egret", "heron"):
         page = api.get(f"{server.url}/page/search", params={"q": word}).text
         assert "The latest messages are not included" in page
         assert "sessions.db" in page
 
 
-def test_snapshots_settings_search_and_stats(api, session):
+def test_snapshots_search_and_stats(api, session):
     api.post(f"{session}/messages", json={"messages": [user("The heron waits"), assistant("in the reeds")]})
     assert api.post(f"{session}/snapshots", json={"kind": "memory", "content": {"x": 1}}).status_code == 201
     assert api.get(f"{session}/snapshots", params={"kind": "memory"}).json()["snapshots"][0]["content"] == {"x": 1}
     assert_problem(api.post(f"{session}/snapshots", json={"kind": "odd", "content": 1}), 400, "invalid-request")
-    assert api.get("/settings/a%2Fb").json() == {"value": None}
-    assert api.put("/settings/a%2Fb", json={"value": [1, None]}).status_code == 204
-    assert api.get("/settings/a%2Fb").json() == {"value": [1, None]}
-    assert api.delete("/settings/a%2Fb").status_code == 204
     hit = api.get("/search", params={"q": "heron"}).json()["hits"][0]
     assert (hit["session"], hit["message"]) == ("s/1", "1.1")
     assert hit["snippet"] == "The <mark>heron</mark> waits"

@@ -192,20 +192,20 @@ def test_edit_regenerate_retry_and_commands(api, session):
 
 def test_a_message_that_cannot_be_stored_is_a_problem_and_starts_no_turn(api, server, session):
     store = asyncio.run_coroutine_threadsafe(server.accounts.get(""), server.loop).result(60).store
-    run_operation = store.run
+    run_operation = store._run
 
     async def fail_writes(op):
         if op.writes:
             raise DiskFull(path="/somewhere")
         return await run_operation(op)
 
-    store.run = fail_writes
+    store._run = fail_writes
     for headers in ({}, STREAM, {"Idempotency-Key": "q1"}):
         answer = api.post(f"{session}/chat", json={"text": "say 2 words"}, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (507, "disk-full")
         assert answer.headers["content-type"] == "application/problem+json"
     assert api.get("/info").json()["running"] == []
-    store.run = run_operation
+    store._run = run_operation
     assert api.get(f"{session}/messages").json()["messages"] == []
     repetition = api.post(f"{session}/chat", json={"text": "say 2 words"}, headers={"Idempotency-Key": "q1"})
     assert (repetition.status_code, repetition.json()["turn"]) == (202, "1.1")

@@ -74,7 +74,8 @@ def test_other_words_are_not(text):
 
 
 def test_an_excepted_line_is_not_found():
-    assert find("words", 'status = "canceled"') == []
+    assert find("words", "CHECK (status = 'canceled')", "src/recollect/sql/sqlite/migrations/x.sql") == []
+    assert find("words", "status = 'canceled'", "src/recollect/x.py") == [1]
     assert find("words", "canceled = 1") == [1]
 
 

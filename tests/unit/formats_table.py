@@ -261,7 +261,7 @@ def to_messages(messages: Messages, name: str) -> list[Message]:
             parts=draft.parts,
             format=draft.format,
             native=draft.native,
-            created_at=0,
+            created_at_ms=0,
         )
         for position, draft in enumerate(formats.read(messages, name), 1)
     ]

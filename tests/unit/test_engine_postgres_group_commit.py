@@ -6,7 +6,17 @@ import pytest
 
 from recollect.engine.postgres.search import PostgresSearch
 from recollect.model.message import Draft, TextPart
-from recollect.storage import appends, branches, messages, retention, sessions, settings, tools, turns
+from recollect.storage import (
+    appends,
+    branches,
+    combined_appends,
+    edits,
+    records,
+    retention,
+    sessions,
+    tools,
+    turns,
+)
 from recollect.storage.operation import Scope
 
 SCOPE = Scope("", "h", 1, lambda _: False, PostgresSearch)
@@ -37,15 +47,18 @@ def test_an_operation_on_one_session_shares_a_transaction(op):
 @pytest.mark.parametrize(
     "op",
     [
-        messages.set_deleted(SCOPE, "a", "1.1", deleted=True),
+        edits.delete(SCOPE, "a", ["1.1"]),
+        edits.restore(SCOPE, "a", ["1.1"]),
         turns.close_stream(SCOPE, "a", STREAM, Draft(role="assistant"), lease=1),
         branches.rewind(SCOPE, "a", 1),
         branches.fork(SCOPE, "a", None, "b", {}),
+        combined_appends.append_and_update(SCOPE, "a", [DRAFT], after=1),  # it may add a branch to the tree
+        combined_appends.append_and_update(SCOPE, "a", [DRAFT], update={"title": "T"}),
         retention.erase_session(SCOPE, "a"),
         sessions.create(SCOPE, "a", {}),
         sessions.trash(SCOPE, "a"),
         tools.start_call(SCOPE, "a", "c"),
-        settings.set_setting(SCOPE, "a", 1),
+        records.put(SCOPE, "a", "k", "x", 1),
     ],
     ids=lambda op: f"{op.steps.__module__.rpartition('.')[2]}{op.steps.__name__}",
 )

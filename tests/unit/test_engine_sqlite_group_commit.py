@@ -30,7 +30,7 @@ def test_earlier_operations_are_answered_before_waiting_for_a_lock(tmp_path):
         lock_states.append(blocker.in_transaction)
 
     scope = Scope(owner="", holder="test", now=1, is_gone=lambda _: False, search_dialect=SqliteSearch)
-    batch = [QueuedOperation(sessions.create(scope, name, {}), loop) for name in ("a", "b")]
+    batch = [QueuedOperation(sessions.create(scope, name, {}), loop, "") for name in ("a", "b")]
     assert async_engine._commit_together(file, batch, async_engine._run_without_savepoint, answer_callers)
     assert [job.error for job in batch] == [None, None]
     assert lock_states

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recollect.export.redaction import Redactor
+from recollect.export.redaction import Redactor, redact_record
+from recollect.storage.row_stream import FullRecordRow
 
 # Invented, and written in pieces so that secret scanners do not report them.
 A36 = "a1B2c3D4e5" * 3 + "F6g7H8"
@@ -227,3 +228,32 @@ def test_redaction_preserves_the_structure_removes_all_keys_and_is_idempotent(va
 def test_a_hostile_text_takes_linear_time(text):
     """Quadratic time would be minutes."""
     assert redact(text) == text
+
+
+class TestRecords:
+    """Keyed records of a session: the key and the value are masked."""
+
+    SECRET = KEYS["anthropic-key"]
+
+    def redact(self, names=None, **columns):
+        row = {"kind": "k", "key": b"x", "revision": 1, "created_at": 1, "updated_at": 1, "value": None, "data": None}
+        return redact_record(FullRecordRow(**{**row, **columns}), set() if names is None else names, Redactor())
+
+    def test_json_is_masked(self):
+        row = self.redact(value=json.dumps({"a": [f"key {self.SECRET}"], self.SECRET: 1}))
+        assert json.loads(row.value) == {"a": ["key [redacted:anthropic-key]"], "[redacted:anthropic-key]": 1}
+
+    def test_a_key_can_name_a_secret(self):
+        assert json.loads(self.redact(key=b"api_key", value='"hunter2hunter2"').value) == "[redacted:secret]"
+        assert self.redact(key=b"api_key", data=b"hunter2hunter2").data == b"[redacted:secret]"
+
+    def test_bytes_are_masked_if_they_are_text(self):
+        assert self.redact(data=f"key {self.SECRET}".encode()).data == b"key [redacted:anthropic-key]"
+        binary = b"\xff" + self.SECRET.encode()
+        assert self.redact(data=binary).data == binary
+
+    def test_keys_stay_different(self):
+        names = set()
+        keys = [self.redact(names, key=f"{self.SECRET}{number}".encode()).key for number in range(3)]
+        assert keys == [b"[redacted:anthropic-key]", b"[redacted:anthropic-key]'", b"[redacted:anthropic-key]''"]
+        assert self.redact(names, key=b"plain").key == b"plain"

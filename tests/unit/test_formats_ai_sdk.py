@@ -98,7 +98,7 @@ def test_a_later_result_is_merged_into_its_tool_part() -> None:
         ToolResultPart(call_id="d", status="error", text="gone"),
         ToolResultPart(call_id="unknown call", text="lost"),
     ], 2):  # fmt: skip
-        messages.append(Message(branch=1, position=position, role="tool", parts=(part,), created_at=0))
+        messages.append(Message(branch=1, position=position, role="tool", parts=(part,), created_at_ms=0))
     assert formats.write(messages, "ai-sdk-ui")[0]["parts"] == [
         {**tool_part, "state": "output-available", "output": [1]},
         {**tool_part, "toolCallId": "d", "state": "output-error", "errorText": "gone"},
@@ -119,7 +119,7 @@ def test_streaming_provider_executed_and_denied_tool_parts() -> None:
     parts = formats.read(ui_messages)[0].parts
     assert [type(part) for part in parts] == [DataPart, DataPart, ToolCallPart, ToolResultPart]
     assert isinstance(parts[3], ToolResultPart)
-    assert (parts[3].status, parts[3].error_message) == ("canceled", "too expensive")
+    assert (parts[3].status, parts[3].error_message) == ("cancelled", "too expensive")
     assert formats.write(to_messages(ui_messages, "ai-sdk-ui"), "ai-sdk-ui") == ui_messages
     assert formats.write(to_messages(ui_messages, "ai-sdk-ui"), "openai")[1]["content"] == "too expensive"
 
@@ -188,7 +188,7 @@ def test_an_invalid_ui_message_is_refused() -> None:
 
 def test_a_tool_call_in_a_user_message_is_not_written() -> None:
     call = ToolCallPart(call_id="c", tool="f", arguments={})
-    message = Message(branch=1, position=1, role="user", parts=(call, TextPart(text="hi")), created_at=0)
+    message = Message(branch=1, position=1, role="user", parts=(call, TextPart(text="hi")), created_at_ms=0)
     assert formats.write([message], "ai-sdk") == [{"role": "user", "content": "hi"}]
     assert formats.write([message], "ai-sdk-ui") == [
         {"id": "1.1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}

@@ -281,7 +281,7 @@ def test_consecutive_results_are_merged_into_one_message() -> None:
 def test_results_come_before_the_text_of_their_message() -> None:
     drafts = [
         Draft(role="tool", parts=(TextPart(text="a note"), ToolResultPart(call_id="a", text="1"))),
-        Draft(role="tool", parts=(ToolResultPart(call_id="b", text="2", status="canceled"),)),
+        Draft(role="tool", parts=(ToolResultPart(call_id="b", text="2", status="cancelled"),)),
     ]
     assert formats.write(to_messages(drafts), "anthropic") == [
         {

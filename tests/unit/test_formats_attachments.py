@@ -106,12 +106,12 @@ def test_refusals_and_audio_transcripts_become_text() -> None:
 
 def test_call_ids_get_only_characters_that_anthropic_accepts() -> None:
     parts = (ToolCallPart(call_id="functions.f:0", tool="f"), ToolResultPart(call_id="functions.f:0", text="x"))
-    messages = [Message(branch=1, position=1, role="assistant", parts=parts, created_at=0)]
+    messages = [Message(branch=1, position=1, role="assistant", parts=parts, created_at_ms=0)]
     call_message, result_message = formats.write(messages, "anthropic")
     assert call_message["content"][0]["id"] == result_message["content"][0]["tool_use_id"] == "functions_f_0"
 
 
 def test_tool_text_without_a_call_becomes_a_user_message() -> None:
-    messages = [Message(branch=1, position=1, role="tool", parts=(TextPart(text="hi"),), created_at=0)]
+    messages = [Message(branch=1, position=1, role="tool", parts=(TextPart(text="hi"),), created_at_ms=0)]
     for name in ("anthropic", "openai", "openai-responses", "ai-sdk"):
         assert formats.write(messages, name) == [{"role": "user", "content": "hi"}]

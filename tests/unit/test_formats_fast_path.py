@@ -42,7 +42,7 @@ def test_the_fast_path_returns_what_the_full_reader_returns(module, message):
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_a_string_message_is_read_as_its_format_module_reads_it(name, role):
     message = {"role": role, "content": "a text"}
-    assert formats.read(message, name) == registry._format_module(name).read(message)
+    assert formats.read(message, name) == registry.load_module(name).read(message)
 
 
 @pytest.mark.parametrize(

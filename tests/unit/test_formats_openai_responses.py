@@ -241,7 +241,7 @@ def test_removed_or_added_parts_do_not_move_the_others() -> None:
         ]),
     ]:  # fmt: skip
         changed = Message(
-            branch=1, position=1, role="assistant", parts=parts, format=NAME, native=message.native, created_at=0
+            branch=1, position=1, role="assistant", parts=parts, format=NAME, native=message.native, created_at_ms=0
         )
         assert formats.write([changed], NAME) == expected
 
@@ -291,7 +291,7 @@ def test_fields_that_the_sdk_adds_to_its_objects_are_not_written() -> None:
     sdk_response = parsed.ParsedResponse.model_construct(
         **{**response, "output": [parsed.ParsedResponseFunctionToolCall.model_construct(**response["output"][2])]}
     )
-    (message,) = [Message(branch=1, position=1, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
+    (message,) = [Message(branch=1, position=1, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at_ms=0)
                   for d in formats.read(sdk_response)]  # fmt: skip
     assert formats.write([message], NAME) == [CALL]
     assert formats.response(message) == {**RESPONSE, "output": [CALL]}
@@ -320,7 +320,7 @@ NEW_ITEM = {"type": "quantum_call", "id": "q", "qubits": [1, 0]}
     ],
 )
 def test_an_item_of_a_new_type_is_read_if_another_item_determines_the_format(items: Any) -> None:
-    messages = [Message(branch=1, position=n, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at=0)
+    messages = [Message(branch=1, position=n, role=d.role, parts=d.parts, format=d.format, native=d.native, created_at_ms=0)
              for n, d in enumerate(formats.read(items))]  # fmt: skip
     assert formats.write(messages, NAME) == list(items)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -36,7 +37,8 @@ PARTS: tuple[Part, ...] = (
 
 def to_message(draft: Draft, position: int = 1) -> Message:
     fields = {name: getattr(draft, name) for name in draft.__struct_fields__}
-    return Message(**{**fields, "branch": 1, "position": position, "tokens": draft.tokens or 0, "created_at": 0})
+    del fields["created_at"]
+    return Message(**{**fields, "branch": 1, "position": position, "tokens": draft.tokens or 0, "created_at_ms": 0})
 
 
 def test_written_messages_round_trip() -> None:
@@ -54,8 +56,8 @@ def test_written_messages_round_trip() -> None:
         output_tokens=5,
         error={"code": "E"},
         metadata={"k": [1]},
-        created_at=1763287200123,
-        completed_at=1763287200124,
+        created_at_ms=1763287200123,
+        completed_at_ms=1763287200124,
     )
     (output,) = formats.write([message], "recollect")
     assert (output["id"], output["created_at"]) == ("2.7", "2025-11-16T10:00:00.123Z")
@@ -73,7 +75,10 @@ def test_messages_of_a_caller_are_read() -> None:
     (with_time,) = formats.read(
         {"role": "tool", "parts": [{"kind": "tool_result", "call_id": "c", "text": "x"}], "created_at": "1970-01-01"}
     )
-    assert (with_time.parts, with_time.created_at) == ((ToolResultPart(call_id="c", text="x"),), 0)
+    assert (with_time.parts, with_time.created_at) == (
+        (ToolResultPart(call_id="c", text="x"),),
+        datetime(1970, 1, 1, tzinfo=UTC),
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +233,7 @@ def test_a_value_that_is_not_a_message_is_refused(message: Any) -> None:
 
 
 def test_a_value_that_json_cannot_represent_is_refused() -> None:
-    with pytest.raises(InvalidValue, match=r"messages\[1\]: A number must be finite, got nan"):
+    with pytest.raises(InvalidValue, match=r"messages\[1\]: message\['.*'\] must be JSON data, got nan"):
         formats.read([{"role": "user", "content": "hi"}, user(text(score=float("nan")))], "anthropic")
 
 
@@ -254,7 +259,7 @@ def test_the_error_for_a_missing_role_names_the_message() -> None:
 
 def test_every_format_has_a_module() -> None:
     for name in formats.FORMATS:
-        assert name == registry._format_module(name).NAME
+        assert name == registry.load_module(name).NAME
         assert formats.write([], name) == []
     assert [formats.load_rules(name).format for name in formats.PROVIDERS] == list(formats.PROVIDERS)
 
@@ -267,8 +272,8 @@ def test_an_invalid_remainder_is_ignored() -> None:
 
 FULL = Message(
     branch=2, position=7, role="assistant", parts=(TextPart(text="a", native={"x": [1]}), ToolCallPart(call_id="c", tool="t")),
-    created_at=1763287200123, turn=3, tokens=4, format="anthropic", model="m", input_tokens=0, output_tokens=2,
-    native={"id": "msg"}, state="error", completed_at=1763287200999, deleted_at=-1, error={"name": "x"}, metadata={"pinned": True},
+    created_at_ms=1763287200123, turn=3, tokens=4, format="anthropic", model="m", input_tokens=0, output_tokens=2,
+    native={"id": "msg"}, state="error", completed_at_ms=1763287200999, deleted_at_ms=-1, error={"name": "x"}, metadata={"pinned": True},
 )  # fmt: skip
 
 
@@ -287,3 +292,12 @@ def test_empty_fields_are_not_written(empty_fields):
     (output,) = formats.write([message], "recollect")
     assert output == expected
     assert list(output) == list(expected)
+
+
+def test_the_former_spelling_of_cancelled_is_read() -> None:
+    result = {"kind": "tool_result", "call_id": "c", "status": "canceled", "data": {"status": "canceled"}}
+    (draft,) = formats.read({"role": "tool", "parts": [result]}, "recollect")
+    assert draft.parts == (ToolResultPart(call_id="c", status="cancelled", data={"status": "canceled"}),)
+    assert result["status"] == "canceled"  # the dict of the caller is unchanged
+    with pytest.raises(InvalidValue, match="status"):
+        formats.read({"role": "tool", "parts": [{**result, "status": "cancel"}]}, "recollect")

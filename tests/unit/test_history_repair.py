@@ -572,7 +572,7 @@ def test_a_summary_is_merged_with_the_next_question_without_a_repair():
         tokens_before=9,
         tokens_after=1,
         summary="before",
-        created_at=1,
+        created_at_ms=1,
     )
     messages = [summary_message(compaction, 1), *read_messages(HI, ANSWER)]
     history, repairs = repair_history(messages, "anthropic")

@@ -18,7 +18,15 @@ from recollect.store import Session
 from recollect.store_async import AsyncSession
 
 COMPACTION = Compaction(
-    id=1, branch=1, from_position=1, to_position=1, round=1, tokens_before=9, tokens_after=3, summary="s", created_at=1
+    id=1,
+    branch=1,
+    from_position=1,
+    to_position=1,
+    round=1,
+    tokens_before=9,
+    tokens_after=3,
+    summary="s",
+    created_at_ms=1,
 )
 
 

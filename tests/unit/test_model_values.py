@@ -26,6 +26,7 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.record import Record
 from recollect.model.reports import (
     Backup,
     CopyReport,
@@ -61,56 +62,59 @@ PARTS = (
     DataPart(native={"type": "new_block"}),
 )
 VALUES = [
-    Branch(id=2, parent=1, fork_at=4, last=9, current=True, created_at=NOVEMBER_2025),
+    Branch(id=2, parent=1, fork_at=4, last=9, current=True, created_at_ms=NOVEMBER_2025),
     Compaction(
         id=1, branch=1, from_position=1, to_position=9, round=2, tokens_before=90, tokens_after=9, summary="so",
-        created_at=NOVEMBER_2025, undone_at=NOVEMBER_2025 + 1,
+        created_at_ms=NOVEMBER_2025, undone_at_ms=NOVEMBER_2025 + 1,
     ),
     Message(
         branch=1, position=3, role="assistant", parts=PARTS, state="interrupted", turn=2, format="anthropic",
         native={"fields": {"x": 1}}, model="m", tokens=5, input_tokens=3, output_tokens=2, error={"name": "E"},
-        metadata={"k": "v"}, created_at=NOVEMBER_2025, completed_at=NOVEMBER_2025 + 5, deleted_at=NOVEMBER_2025 + 9,
+        metadata={"k": "v"}, created_at_ms=NOVEMBER_2025, completed_at_ms=NOVEMBER_2025 + 5, deleted_at_ms=NOVEMBER_2025 + 9,
+        key="k", edited_at_ms=NOVEMBER_2025 + 7,
     ),
     SessionInfo(
         id="cli:x", parent="cli:p", relation="fork", **{**dict.fromkeys(TEXT_FIELDS, "x"), "status": "failed"},
-        metadata={"big": 2**80}, pinned_at=NOVEMBER_2025, archived_at=NOVEMBER_2025, deleted_at=NOVEMBER_2025, branch=2, revision=3,
-        message_count=4, token_count=5, input_tokens=6, output_tokens=7, data_schema_version=1, created_at=NOVEMBER_2025,
-        updated_at=NOVEMBER_2025, active_at=NOVEMBER_2025, last_message_at=NOVEMBER_2025,
+        metadata={"big": 2**80}, pinned_at_ms=NOVEMBER_2025, archived_at_ms=NOVEMBER_2025, deleted_at_ms=NOVEMBER_2025, branch=2, revision=3,
+        message_count=4, token_count=5, input_tokens=6, output_tokens=7, data_schema_version=1, created_at_ms=NOVEMBER_2025,
+        updated_at_ms=NOVEMBER_2025, active_at_ms=NOVEMBER_2025, last_message_at_ms=NOVEMBER_2025,
     ),
     Finding(kind="counter", message="m", advice="a", level="notice", session="s", repaired=True),
     Findings(checked=("counters",), found=(Finding(kind="k", message="m", advice="a"),)),
     OptimizeReport(before=9, after=4),
-    Backup(path="/b.db", bytes=9, schema=5, sessions=1, messages=2, active_at=NOVEMBER_2025),
-    PrunedSession(id="a", title="T", active_at=NOVEMBER_2025, messages=2, bytes=9, reason="size"),
+    Backup(path="/b.db", bytes=9, schema=5, sessions=1, messages=2, active_at_ms=NOVEMBER_2025),
+    PrunedSession(id="a", title="T", active_at_ms=NOVEMBER_2025, messages=2, bytes=9, reason="size"),
     CopyReport(
         source="a.db", target="postgresql://b", owners=("", "ann"), everyone=True, counts={"sessions": 3},
         differences=(Difference(owner="", kind="session", name="cli:a", missing=True),),
     ),
     Difference(owner="ann", kind="payload", name="00ff", missing=False),
     PruneReport(
-        dry_run=True, erased=True, sessions=(PrunedSession(id="a", active_at=NOVEMBER_2025, messages=2, bytes=9, reason="age"),), outputs=1,
+        dry_run=True, erased=True, sessions=(PrunedSession(id="a", active_at_ms=NOVEMBER_2025, messages=2, bytes=9, reason="age"),), outputs=1,
         output_bytes=2, trimmed=3,
     ),
     Space(total=9, text=1, tool_output=2, attachments=1, index=2, free=1, other=2, log=3, tables={"messages": 3}),
     Stats(sessions=1, messages=2, by_day=(Tally(name="2025-11-16", messages=2),)),
     Tally(name="m", sessions=1, messages=2, turns=3, failures=4, input_tokens=5, output_tokens=6),
     ToolStats(
-        tool="t", period="2025-11", calls=5, failures=1, canceled=1, unanswered=1, p50_ms=3, p95_ms=9
+        tool="t", period="2025-11", calls=5, failures=1, cancelled=1, unanswered=1, p50_ms=3, p95_ms=9
     ),
     Owners(names=("", "ann"), everyone=True),
-    Presence(id="p", session="s", surface="web", holder="h:1:2:3", since_at=1, seen_at=2),
-    Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at=NOVEMBER_2025, updated_at=NOVEMBER_2025),
+    Presence(id="p", session="s", surface="web", holder="h:1:2:3", since_at_ms=1, seen_at_ms=2),
+    Snapshot(id=1, kind="memory", content={"facts": ["x"]}, message="1.3", tokens=9, created_at_ms=NOVEMBER_2025, updated_at_ms=NOVEMBER_2025),
+    Record(kind="k", key="\0", revision=2, value={"a": ["\ud83d"]}, created_at_ms=NOVEMBER_2025, updated_at_ms=NOVEMBER_2025, session="s"),
+    Record(kind="k", key="k", revision=1, value=b"\0\xff", created_at_ms=1, updated_at_ms=2, session="s"),
     ToolCall(
         message="1.3", part=2, call_id="c1", tool="read", status="error", result_message="1.4", result_part=0,
-        error_code="E", error_message="no", created_at=NOVEMBER_2025, started_at=NOVEMBER_2025, completed_at=NOVEMBER_2025, latency_ms=12,
+        error_code="E", error_message="no", created_at_ms=NOVEMBER_2025, started_at_ms=NOVEMBER_2025, completed_at_ms=NOVEMBER_2025, latency_ms=12,
     ),
     TurnInfo(
-        branch=1, position=2, status="failed", holder="h", lease_until_at=NOVEMBER_2025, model="m", input_tokens=1,
-        output_tokens=2, latency_ms=3, error={"name": "E", "message": "x"}, started_at=NOVEMBER_2025, ended_at=NOVEMBER_2025,
+        branch=1, position=2, status="failed", holder="h", lease_until_at_ms=NOVEMBER_2025, model="m", input_tokens=1,
+        output_tokens=2, latency_ms=3, error={"name": "E", "message": "x"}, started_at_ms=NOVEMBER_2025, ended_at_ms=NOVEMBER_2025,
     ),
     Hit(
-        session="a", title="T", kind="tool_result", text="so it is", marks=((0, 2),), score=1.5, created_at=NOVEMBER_2025,
-        message="1.3", role="tool", tool="read", channel="cli", archived_at=NOVEMBER_2025, deleted_at=NOVEMBER_2025, parent="b",
+        session="a", title="T", kind="tool_result", text="so it is", marks=((0, 2),), score=1.5, created_at_ms=NOVEMBER_2025,
+        message="1.3", role="tool", tool="read", channel="cli", archived_at_ms=NOVEMBER_2025, deleted_at_ms=NOVEMBER_2025, parent="b",
     ),
     Repair(kind="orphan_result", message="1.3", sentence="It is alone.", call_id="c1"),
 ]  # fmt: skip
@@ -142,7 +146,7 @@ def test_every_field_is_set_in_the_examples(value):
     assert None not in {
         getattr(value, name)
         for name in value.__struct_fields__
-        if name not in ("parts", "native", "metadata", "content", "counts", "error", "tables")
+        if name not in ("parts", "native", "metadata", "content", "counts", "error", "tables", "value")
     }
 
 
@@ -171,7 +175,8 @@ def test_times_are_iso_8601_in_dicts(value):
     for name, text in times.items():
         time = datetime.datetime.fromisoformat(text)
         assert text.endswith("Z")
-        assert time.timestamp() * 1000 == pytest.approx(getattr(value, name), abs=0.5)
+        assert time.timestamp() * 1000 == pytest.approx(getattr(value, f"{name}_ms"), abs=0.5)
+        assert time == getattr(value, name)
 
 
 def test_fork_at_of_a_branch_is_a_position_and_not_a_time():
@@ -227,7 +232,7 @@ def test_a_message_is_a_mapping():
     message = VALUES[2]
     plain = dict(message)
     assert plain["id"] == message.id == "1.3" == message["id"]
-    assert set(plain) == {"id", *Message.__struct_fields__}
+    assert set(plain) == {"id", *Message.__struct_encode_fields__}
     assert message["role"] == "assistant"
     assert message.get("role") == "assistant"
     assert message.get("nothing", 5) == 5

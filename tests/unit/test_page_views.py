@@ -5,6 +5,8 @@ import datetime
 import os
 import re
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -23,6 +25,7 @@ from recollect.model.session import SessionInfo
 from recollect.server.page import charts, search, statistics_page, templating, transfers
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.session_rows import SessionRow, group_rows, make_row, sessions_without_title
+from recollect.store_async import AsyncSession
 
 HOUR, DAY = 3_600_000, 86_400_000
 
@@ -35,7 +38,7 @@ NOON = to_ms("2026-03-10T12:00:00+00:00")
 
 
 def session(id="a", time_ms=NOON, **fields):
-    return SessionInfo(id=id, created_at=time_ms, updated_at=time_ms, active_at=time_ms, **fields)
+    return SessionInfo(id=id, created_at_ms=time_ms, updated_at_ms=time_ms, active_at_ms=time_ms, **fields)
 
 
 @pytest.mark.parametrize(("time_ms", "expected"), [
@@ -88,9 +91,9 @@ def test_a_row_shows_the_title_the_task_the_first_words_or_new_chat():
 
 def test_only_an_active_pinned_session_is_at_the_top():
     clock = Clock("UTC", NOON)
-    assert make_row(session(pinned_at=1), clock).group == "pinned"
-    assert make_row(session(pinned_at=1, archived_at=2), clock).group == "today"
-    assert make_row(session(pinned_at=1, deleted_at=NOON), clock).group == "today"
+    assert make_row(session(pinned_at_ms=1), clock).group == "pinned"
+    assert make_row(session(pinned_at_ms=1, archived_at_ms=2), clock).group == "today"
+    assert make_row(session(pinned_at_ms=1, deleted_at_ms=NOON), clock).group == "today"
 
 
 def test_an_unknown_color_is_shown_as_other():
@@ -122,13 +125,14 @@ def test_every_row_is_under_one_heading_in_its_order(ages):
 
 
 def test_first_words_are_read_only_for_sessions_without_a_title():
-    sessions = [
+    infos = [
         session("a", message_count=2),
         session("b", message_count=0),
         session("c", message_count=2, title="T"),
         session("d", message_count=1, title="  "),
     ]
-    assert sessions_without_title(sessions) == ["a", "d"]
+    sessions = sessions_without_title(AsyncSession(cast("Any", None), info) for info in infos)
+    assert [item.id for item in sessions] == ["a", "d"]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +207,7 @@ def stats():
 
 
 def test_statistics_have_a_column_for_every_day_and_a_table_for_every_chart():
-    tools = [ToolStats(tool="read", calls=3, failures=1, canceled=0, unanswered=1, p50_ms=12, p95_ms=2_000)]
+    tools = [ToolStats(tool="read", calls=3, failures=1, cancelled=0, unanswered=1, p50_ms=12, p95_ms=2_000)]
     statistics = statistics_page.build_statistics(stats(), tools, None, Clock("UTC", NOON), "7")
     messages = statistics.days[0]
     assert [value for _, value in messages.table.rows] == ["0", "0", "0", "0", "4", "0", "6"]
@@ -247,17 +251,19 @@ def test_every_keyboard_shortcut_is_in_the_docs():
 
 
 def test_statistics_omit_the_size_if_the_store_cannot_measure_it():
-    class Remote:
-        async def stats(self, **options):
-            return Stats()
+    async def stats(**options):
+        return Stats()
 
-        async def tool_stats(self, **options):
-            return []
+    async def tool_stats(**options):
+        return []
 
-        async def space(self):
-            raise NotSupported(what="A measurement of the file")
+    async def space():
+        raise NotSupported(what="A measurement of the file")
 
-    assert asyncio.run(statistics_page.read_statistics(Remote(), Clock("UTC", NOON), "30")).bytes is None
+    store: Any = SimpleNamespace(
+        stats=stats, tools=SimpleNamespace(stats=tool_stats), maintenance=SimpleNamespace(space=space)
+    )
+    assert asyncio.run(statistics_page.read_statistics(store, Clock("UTC", NOON), "30")).bytes is None
 
 
 def test_an_import_is_described_in_sentences():
@@ -285,7 +291,7 @@ def test_an_import_is_described_in_sentences():
 def test_hits_are_grouped_by_session_and_split_at_their_marks():
     hits = [
         Hit("a", "A", "text", "one two three", ((4, 7),), 3.0, NOON, "1.2", "user"),
-        Hit("b", None, "title", "two", ((0, 3),), 2.0, NOON, archived_at=1),
+        Hit("b", None, "title", "two", ((0, 3),), 2.0, NOON, archived_at_ms=1),
         Hit("a", "A", "tool_result", "two", (), 1.0, NOON, "1.3", "tool", "read"),
     ]
     first, second = search.group_hits(hits, Clock("UTC", NOON), {})

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import pathlib
+import re
 import subprocess
 import sys
 import types
@@ -10,6 +14,7 @@ import pytest
 
 import recollect
 
+PACKAGE = pathlib.Path(recollect.__file__).parent
 HEAVY = {
     "aiosqlite", "anthropic", "asyncio", "click", "concurrent.futures", "ctypes", "email", "hashlib", "httpx",
     "importlib.metadata", "inspect", "logging", "openai", "pathlib", "pydantic", "socket", "sqlite3", "ssl",
@@ -64,6 +69,74 @@ def test_the_package_is_typed():
     import importlib.resources
 
     assert importlib.resources.files("recollect").joinpath("py.typed").is_file()
+
+
+def test_the_root_has_few_names():
+    assert len(recollect.__all__) <= 45
+
+
+@pytest.mark.parametrize("name", recollect.types.__all__)
+def test_every_type_exists(name):
+    assert getattr(recollect.types, name) is not None
+    assert name not in recollect.__all__
+
+
+def test_the_types_are_sorted_and_the_names_for_type_checkers():
+    source = pathlib.Path(recollect.types.__file__).read_text(encoding="utf-8")
+    block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+    names = [alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert recollect.types.__all__ == sorted(names)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = recollect.types.nonsense  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_importing_the_types_loads_no_other_module():
+    assert loaded_modules("import recollect.types") - loaded_modules("import recollect") == {"recollect.types"}
+    assert "recollect.store_async" not in loaded_modules("from recollect.types import Page, SessionTurns")
+
+
+def test_importing_recollect_loads_no_group_of_methods():
+    groups = ("maintenance", "session_groups", "tools", "watch")
+    assert not {f"recollect.store.{name}" for name in groups} & loaded_modules("import recollect")
+
+
+USERS_OF_THE_STORE = [
+    path for name in ("agent", "channels", "cli", "server") for path in sorted(PACKAGE.joinpath(name).rglob("*.py"))
+]
+HANDLES = [recollect.AsyncStore, recollect.AsyncSession, recollect.AsyncTurn, recollect.types.AsyncStream]
+
+
+def private_names(cls):
+    """Return the private methods and attributes of a class."""
+    names = {name for kind in cls.__mro__[:-1] for name in vars(kind)}
+    names |= {name for kind in cls.__mro__[:-1] for name in re.findall(r"self\.(_\w+)", inspect.getsource(kind))}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+PRIVATE_NAMES = set().union(*map(private_names, HANDLES))
+
+
+@pytest.mark.parametrize("path", USERS_OF_THE_STORE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_is_above_the_store_uses_public_methods_only(path):
+    assert find_private_uses(path.read_text(encoding="utf-8")) == []
+
+
+def find_private_uses(source):
+    """Return the expressions that use a private member of a store, a session or a turn."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute)
+        and node.attr in PRIVATE_NAMES
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+
+
+def test_private_uses_are_found():
+    assert {"_run", "_follow", "_scope", "_engine", "_set_info", "_set_counts", "_open_handle"} <= PRIVATE_NAMES
+    assert find_private_uses("session.store._run(op)\nself._session._set_info(x)\nself._run()") == [
+        "session.store._run", "self._session._set_info",
+    ]  # fmt: skip
 
 
 def test_import_loads_msgspec_and_nothing_heavier():

@@ -14,7 +14,6 @@ from recollect.storage.search.query import (
     AllOf,
     AnyOf,
     Phrase,
-    filter_values,
     infix_pieces,
     message_condition,
     parse_query,
@@ -22,6 +21,7 @@ from recollect.storage.search.query import (
     wanted_phrases,
 )
 from recollect.storage.search.retrieval import rarity_weights
+from recollect.storage.session_filters import filter_values
 
 NOW = 1_763_287_200_123  # milliseconds: 2025-11-16T10:00:00.123Z, an ordinary time
 MIDNIGHT = 1_763_251_200_000  # milliseconds: the beginning of the day of NOW, in UTC

@@ -43,6 +43,7 @@ CODES = {
     "SessionInTrash": "session-in-trash",
     "SessionNotFound": "session-not-found",
     "SessionTakenOver": "session-taken",
+    "StaleRecord": "stale-record",
     "StaleRevision": "stale-revision",
     "StoreClosed": "store-closed",
     "StoreError": "store-error",
@@ -52,9 +53,10 @@ CODES = {
     "ToolCallAnswered": "tool-call-answered",
     "ToolCallNotFound": "tool-call-not-found",
     "TurnClosed": "turn-closed",
-    "TurnExists": "already-said",
+    "TurnExists": "turn-exists",
     "TurnNotFound": "turn-not-found",
     "UnknownFormat": "unknown-format",
+    "UnreadableFile": "unreadable-file",
 }
 
 

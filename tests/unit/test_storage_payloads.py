@@ -25,7 +25,7 @@ def test_a_missing_payload_is_damage(tmp_path):
     with recollect.open(path) as store:
         session = store.session("a")
         for read in (session.messages, session.history, lambda: session.message(1)):
-            with pytest.raises(recollect.Corrupted, match=r"1\.1"):
+            with pytest.raises(recollect.errors.Corrupted, match=r"1\.1"):
                 read()
         assert session.messages(1)[0].text == "next"
         session.append({"role": "user", "content": "continues"})

@@ -19,10 +19,21 @@ from recollect.errors import (
     StaleRevision,
     TurnClosed,
 )
-from recollect.model import json
+from recollect.model import json, labels
 from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, listing, messages, paths, retention, sessions, settings, turns
+from recollect.model.value import json_fields
+from recollect.storage import (
+    appends,
+    leases,
+    listing,
+    messages,
+    paths,
+    records,
+    retention,
+    sessions,
+    turns,
+)
 from recollect.storage.fast_paths import (
     ACTIVITY_RESOLUTION,
     AdvancedRow,
@@ -33,7 +44,6 @@ from recollect.storage.fast_paths import (
     ListedSessionRow,
     ListSessionsRequest,
     NewestMessageRow,
-    OpenSessionRequest,
     SaveTurnRequest,
     StoredSessionRow,
 )
@@ -77,13 +87,15 @@ class Script:
 
 def session_row(*, open_turns: int = 1, **fields: Any) -> StoredSessionRow:
     """Make a row of session_get. The fields that most sessions lack are one JSON array."""
-    value = SessionInfo(id="cli:a", created_at=1, updated_at=2, active_at=3, revision=7, **fields)
-    rare = [name for name in SessionInfo.__struct_fields__ if name not in StoredSessionRow._fields]
-    values = {name: getattr(value, name) for name in SessionInfo.__struct_fields__ if name not in rare}
-    has_rare = any(getattr(value, name) is not None for name in rare[1:])  # the first one is the schema version
+    value = SessionInfo(id="cli:a", created_at_ms=1, updated_at_ms=2, active_at_ms=3, revision=7, **fields)
+    rare = [name for name in SessionInfo.__struct_encode_fields__ if name not in StoredSessionRow._fields]
+    fields = json_fields(value)
+    values = {name: field for name, field in fields.items() if name not in rare}
+    columns = {name: fields[name] for name in rare} | {"labels": labels.encode_labels(value.labels)}
+    has_rare = any(columns[name] is not None for name in rare[1:])  # the first one is the schema version
     return StoredSessionRow(
         session=11, tree=21, head=31, open_turns=open_turns,
-        rare=json.encode([getattr(value, name) for name in rare]) if has_rare else None, **values,
+        rare=json.encode(list(columns.values())) if has_rare else None, **values,
     )  # fmt: skip
 
 
@@ -228,7 +240,7 @@ class TestAppend:
         assert script.names == ["session_advance", *lookups]
 
     def test_an_append_to_a_session_in_the_trash_is_refused(self):
-        script = Script({"session_in_trash": [session_row(deleted_at=5)]})
+        script = Script({"session_in_trash": [session_row(deleted_at_ms=5)]})
         with pytest.raises(SessionInTrash):
             script.run(appends.append(SCOPE, "cli:a", [HELLO]))
 
@@ -418,30 +430,19 @@ class TestEnsure:
         op = sessions.ensure(SCOPE, "cli:a", {"title": "other"})
         assert type(op.fast) is EnsureSessionRequest
         assert finish(op, session_row(title="T", open_turns=0)).title == "T"
-        for operation in (op, sessions.open_session(SCOPE, "cli:a")):
-            script = self.script_of_open(session_row(title="T", open_turns=0))
-            session = script.run(operation)
-            assert script.names == ["session_get", "session_activate", "session_by_key"]
-            assert session == finish(operation, session_row(title="T", open_turns=0))
+        script = self.script_of_open(session_row(title="T", open_turns=0))
+        session = script.run(op)
+        assert script.names == ["session_get"]
+        assert session == finish(op, session_row(title="T", open_turns=0))
 
     def script_of_open(self, row: StoredSessionRow, **rows: Any) -> Script:
         """Make the script of a session that exists."""
-        return Script(
-            {"session_get": [row], "session_activate": [sessions.ActivityRow(NOW)], "session_by_key": [row], **rows}
-        )
-
-    def test_the_request_to_open_a_session(self):
-        request = sessions.open_session(SCOPE, "cli:a").fast
-        assert request == OpenSessionRequest(owner="me", id="cli:a", now=NOW)
-        op = sessions.open_session(SCOPE, "\ud800")  # no session has such an id
-        assert op.fast is None
-        with pytest.raises(SessionNotFound):
-            Script({}).run(op)
+        return Script({"session_get": [row], "session_by_key": [row], **rows})
 
     def test_a_session_with_an_open_turn_takes_more_statements(self):
         script = self.script_of_open(session_row(title="T"))
         session = script.run(sessions.ensure(SCOPE, "cli:a", {"title": "other"}))
-        assert script.names == ["session_get", "branches_open", "session_activate", "session_by_key"]
+        assert script.names == ["session_get", "branches_open"]
         assert session.title == "T"
 
     def test_an_open_turn_of_a_dead_process_is_interrupted(self):
@@ -454,7 +455,7 @@ class TestEnsure:
         script.run(sessions.ensure(SCOPE, "cli:a", {}))
         assert script.names == [
             "session_get", "branches_open", "turn_get", "messages_interrupt", "tool_calls_cancel", "turn_end",
-            "branch_release", "session_change_open_turns", "session_change", "session_activate", "session_by_key",
+            "branch_release", "session_change_open_turns", "session_change", "session_by_key",
         ]  # fmt: skip
 
     def test_a_live_turn_is_not_touched(self):
@@ -474,7 +475,6 @@ class TestEnsure:
                 "session_insert": [sessions.SessionKeyRow(11)],
                 "tree_branch": [paths.BranchNumberRow(1)],
                 "branch_insert": [paths.BranchKeyRow(31)],
-                "session_activate": [sessions.ActivityRow(NOW)],
                 "session_by_key": [session_row()],
             }
         )
@@ -526,7 +526,7 @@ class TestEnsure:
         op = make(SCOPE, "cli:b", {"title": "Éa"})
         assert type(op.fast) is EnsureSessionRequest
         assert (op.fast.owner, op.fast.id, op.fast.now) == ("me", "cli:b", NOW)
-        assert (op.fast.parent, op.fast.may_exist) == (None, make is sessions.ensure)
+        assert op.fast.parent is None
         assert finish(op, session_row(title="T", open_turns=0)).title == "T"
         op = make(SCOPE, "cli:a:delegate:b", {"title": "Éa", "parent": "cli:a", "pinned": True})
         assert type(op.fast) is EnsureSessionRequest
@@ -605,7 +605,7 @@ class TestLast:
         op = messages.read_backward(SCOPE, "cli:a", limit=3)
         assert finish(op, []) is None
         assert finish(op, self.rows(9, 8, fork_at=7)) is None
-        rare = json.encode([None, None, None, None, None, json.encode(["hash"])])
+        rare = json.encode([None, None, None, None, None, json.encode(["hash"]), None, None])
         assert finish(op, [*self.rows(9), *self.rows(8, rare=rare)]) is None
         script = Script({"messages_last": self.rows(9, rare=rare), "blob_get": [messages.BlobDataRow(b"x")]})
         assert len(script.run(op).messages) == 1
@@ -639,8 +639,8 @@ class TestLast:
 class TestOthers:
     def test_reading_operations_do_not_write(self):
         operations = [
-            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"), settings.last_session(SCOPE),
-            settings.get_setting(SCOPE, "k"), messages.read_forward(SCOPE, "a"), messages.read_backward(SCOPE, "a"),
+            sessions.get(SCOPE, "a"), sessions.read(SCOPE, "a"), sessions.resolve(SCOPE, "a"),
+            records.get(SCOPE, None, "k", "x"), records.list_records(SCOPE, None, "k"), messages.read_forward(SCOPE, "a"), messages.read_backward(SCOPE, "a"),
             messages.get(SCOPE, "a", 1), turns.list_turns(SCOPE, "a"),
             listing.read_page(SCOPE, limit=1, filters=NO_FILTERS),
         ]  # fmt: skip
@@ -671,7 +671,7 @@ class TestOthers:
         second = Script({"sessions_by_activity": []})
         assert second.run(listing.read_page(SCOPE, limit=2, after=page.next, filters=dict(NO_FILTERS))).next is None
         params = second.params("sessions_by_activity")
-        assert (params["at"], params["key"]) == (page.sessions[-1].active_at, listed_row().session)
+        assert (params["at"], params["key"]) == (page.sessions[-1].active_at_ms, listed_row().session)
 
 
 class TestLists:
@@ -742,9 +742,9 @@ class TestLists:
         assert type(request) is ListSessionsRequest
         assert request.query is None
         assert dict(request.params) == {"owner": "me", "limit": 3, "sort_limit": 500}
-        rows = [listed_row(pinned_at=5), listed_row(), listed_row()]
+        rows = [listed_row(pinned_at_ms=5), listed_row(), listed_row()]
         page = finish(op, [tuple(row) for row in rows])
-        assert [session.pinned_at for session in page.sessions] == [5, None]
+        assert [session.pinned_at_ms for session in page.sessions] == [5, None]
         script = Script(
             {
                 "sessions_of_pin": [listing.SessionKeysRow("[11]")],

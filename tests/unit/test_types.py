@@ -12,8 +12,8 @@ from typing import get_args
 import pytest
 
 from recollect.formats import FORMATS
-from recollect.model.message import Format
-from recollect.model.session import SETTABLE, NewSessionFields, SessionChanges
+from recollect.model.message import BuiltInFormat, Format, RegisteredFormat
+from recollect.model.session import SETTABLE, NewSessionFields, SessionChanges, SessionEdits, SessionUpdates
 
 PROGRAMS = pathlib.Path(__file__).parent.parent / "types"
 RIGHT, WRONG = PROGRAMS / "right.py", PROGRAMS / "wrong.py"
@@ -97,6 +97,9 @@ def test_pyright_checks_every_folder_of_tests():
 
 
 def test_the_types_match_the_formats_and_the_session_fields():
-    assert get_args(Format) == FORMATS
+    assert get_args(BuiltInFormat) == FORMATS
+    assert get_args(Format) == (BuiltInFormat, RegisteredFormat)
     assert set(SessionChanges.__annotations__) == set(SETTABLE)
-    assert set(NewSessionFields.__annotations__) == {*SETTABLE, "parent"}
+    assert set(NewSessionFields.__annotations__) == {*SETTABLE, "parent", "relation"}
+    assert set(SessionEdits.__annotations__) == {*SETTABLE, "add_labels", "remove_labels"}
+    assert set(SessionUpdates.__annotations__) == set(NewSessionFields.__annotations__ | SessionEdits.__annotations__)

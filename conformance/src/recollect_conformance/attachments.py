@@ -89,7 +89,7 @@ class TestAttachments:
         session = store.session("a")
         session.append(messages, format="anthropic")
         session.append({"role": "assistant", "content": [{"type": "tool_use", "id": "u", "name": "x", "input": {}}]})
-        session.record_tool_result("u", {"png": payload(4), "text": "y" * 100_000})
+        session.tools.record_result("u", {"png": payload(4), "text": "y" * 100_000})
         session = database.reopen().session("a")
         assert session.history("anthropic", repair=False)[:2] == messages
         assert session.messages()[-1].tool_results[0].data == {"png": payload(4), "text": "y" * 100_000}
@@ -152,8 +152,8 @@ class TestAttachments:
     def test_deleting_and_restoring_keeps_the_payload(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.append([image(payload(1)), user("x")], format="anthropic")
-        session.delete_message(1)
+        session.delete_messages([1])
         session = database.reopen().session("a")
-        session.restore_message(1)
+        session.restore_messages([1])
         assert session.history("anthropic", repair=False)[0] == image(payload(1))
         assert texts(session) == ["what is it?", "x"]

@@ -9,18 +9,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
 from recollect.model.search import Page
 from recollect.store import Store
-from recollect.store_async import AsyncSession, AsyncStore, AsyncStream, AsyncTurn
+from recollect.store_async import AsyncRecords, AsyncSession, AsyncStore, AsyncStream, AsyncTurn
+from recollect.store_async.maintenance import AsyncStoreMaintenance
+from recollect.store_async.session_groups import (
+    AsyncSessionBranches,
+    AsyncSessionCompactions,
+    AsyncSessionPresence,
+    AsyncSessionSnapshots,
+    AsyncSessionTurns,
+)
+from recollect.store_async.tools import AsyncSessionTools, AsyncStoreTools
 from recollect.store_async.watch import AsyncWatch
 
 T = TypeVar("T")
 
-_HANDLES = (AsyncStore, AsyncSession, AsyncTurn, AsyncStream, AsyncWatch)
+_HANDLES = (
+    AsyncStore, AsyncSession, AsyncTurn, AsyncStream, AsyncRecords, AsyncWatch, AsyncStoreMaintenance, AsyncStoreTools,
+    AsyncSessionBranches, AsyncSessionTurns, AsyncSessionCompactions, AsyncSessionSnapshots, AsyncSessionPresence,
+    AsyncSessionTools,
+)  # fmt: skip
 
 
 class _AsyncioThread:
@@ -101,19 +114,9 @@ class BlockingAdapter:
             return BlockingHandle(self, value)
         if isinstance(value, Page):
             return Page([self.adapt(item) for item in value], value.next)
-        if isinstance(value, AsyncIterator):
-            return self._iterate(value)
+        if type(value) is tuple:
+            return tuple(self.adapt(item) for item in value)
         return value
-
-    def _iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
-        try:
-            while True:
-                try:
-                    yield self.adapt(self.run(anext(items)))
-                except StopAsyncIteration:
-                    return
-        finally:
-            self.run(cast("Any", items).aclose())
 
     def close(self) -> None:
         """Cancel the tasks that still run, and stop the loop."""

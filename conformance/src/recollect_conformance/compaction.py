@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import CompactionConflict, CompactionNotFound, InvalidValue, MessageNotFound, SessionInTrash
 from recollect.model.compaction import SUMMARY_LABEL
-from recollect.model.message import Format, Message
+from recollect.model.message import BuiltInFormat, Format, Message
 from recollect.store import Session, Store
 from recollect_conformance.database import DatabaseUnderTest
 from recollect_conformance.examples import (
@@ -24,7 +24,7 @@ from recollect_conformance.examples import (
 )
 
 LABEL_TOKENS = 13  # tokens. The estimate for SUMMARY_LABEL and the line break after it.
-FORMATS = get_args(Format)
+FORMATS = get_args(BuiltInFormat)
 
 
 def new_session(store: Store, id: str = "a", count: int = 10) -> Session:
@@ -77,13 +77,12 @@ class TestCompaction:
         session = database.reopen().session("a")
         assert active_texts(session) == ["so far", "m7", "m8", "m9", "m10"]
         assert texts(session) == [f"m{n}" for n in range(1, 11)]
-        assert [m.text for m in session.iter_messages()] == texts(session)
         assert session.message(3).text == "m3"
         assert session.history("openai")[0] == user(with_label("so far"))
         assert session.history("openai").repairs == []
         assert session.active_tokens() == 46 + LABEL_TOKENS
-        assert session.compaction() == compaction
-        assert session.compactions() == [compaction]
+        assert session.compactions.latest() == compaction
+        assert session.compactions.list() == [compaction]
         check_counts(session)
 
     @pytest.mark.parametrize("format", FORMATS)
@@ -112,7 +111,7 @@ class TestCompaction:
         for unknown in (11, "2.1", "1.99"):
             with pytest.raises(MessageNotFound):
                 session.compact(before=unknown, summary="s")
-        assert len(session.compactions()) == 1
+        assert len(session.compactions.list()) == 1
 
     def test_rounds_and_undo(self, store: Store, database: DatabaseUnderTest):
         session = new_session(store)
@@ -121,23 +120,23 @@ class TestCompaction:
         assert (second.round, second.from_position, second.to_position) == (2, 1, 8)
         assert second.tokens_before == 40 + first.tokens_after + LABEL_TOKENS
         assert active_texts(session) == ["two", "m9", "m10"]
-        undone = session.undo_compaction()
+        undone = session.compactions.undo()
         assert (undone.round, undone.undone_at is not None) == (2, True)
         assert active_texts(session) == ["one", "m5", "m6", "m7", "m8", "m9", "m10"]
-        assert session.compaction() == first
-        assert session.undo_compaction(round=2) == undone
+        assert session.compactions.latest() == first
+        assert session.compactions.undo(round=2) == undone
         assert session.compact(before=7, summary="three").round == 3
-        session.undo_compaction(1)
+        session.compactions.undo(1)
         assert active_texts(session) == ["three", "m7", "m8", "m9", "m10"]
-        session.undo_compaction()
+        session.compactions.undo()
         session = database.reopen().session("a")
         assert active_texts(session) == texts(session)
-        assert session.compaction() is None
-        assert [item.round for item in session.compactions()] == [1, 2, 3]
+        assert session.compactions.latest() is None
+        assert [item.round for item in session.compactions.list()] == [1, 2, 3]
         with pytest.raises(CompactionNotFound):
-            session.undo_compaction()
+            session.compactions.undo()
         with pytest.raises(CompactionNotFound):
-            session.undo_compaction(round=4)
+            session.compactions.undo(round=4)
 
     def test_a_function_returns_the_summary(self, store: Store):
         session = new_session(store)
@@ -170,7 +169,7 @@ class TestCompaction:
         for arguments in ({"tokens": -1}, {"keep_turns": -1}, {"tokens": "3"}):
             with pytest.raises(InvalidValue):
                 session.compact(summary="s", **arguments)  # type: ignore[arg-type]
-        assert session.compactions() == []
+        assert session.compactions.list() == []
         assert active_texts(session) == texts(session)
 
     def test_concurrent_compactions_conflict(self, store: Store):
@@ -182,7 +181,7 @@ class TestCompaction:
 
         with pytest.raises(CompactionConflict):
             session.compact(before=7, summarize=summarize)
-        assert [item.summary for item in session.compactions()] == ["faster"]
+        assert [item.summary for item in session.compactions.list()] == ["faster"]
 
     def test_compaction_applies_to_the_branch_on_which_it_started(self, store: Store):
         session = new_session(store)
@@ -193,7 +192,7 @@ class TestCompaction:
 
         session.compact(before=7, summarize=summarize)
         assert active_texts(session) == ["m1", "m2", "m3", "m4", "elsewhere"]
-        assert active_texts(session.switch(1)) == ["s", "m7", "m8", "m9", "m10"]
+        assert active_texts(session.branches.switch(1)) == ["s", "m7", "m8", "m9", "m10"]
 
     def test_a_session_in_the_trash_is_not_compacted(self, store: Store):
         session = new_session(store)
@@ -204,7 +203,7 @@ class TestCompaction:
 
         with pytest.raises(SessionInTrash):
             session.compact(summarize=summarize)
-        assert store.restore_session("a").compactions() == []
+        assert store.restore_session("a").compactions.list() == []
 
     def test_appends_during_compaction_are_kept_and_not_replaced(self, store: Store):
         session = new_session(store, count=40)
@@ -226,7 +225,7 @@ class TestCompaction:
             writer.join()
         all_texts = texts(session)
         assert len(all_texts) == 40 + 45 + 5
-        last = session.compaction()
+        last = session.compactions.latest()
         assert last is not None
         assert active_texts(session) == ["s4", *all_texts[last.to_position :]]
         session.refresh()
@@ -257,16 +256,16 @@ class TestCompaction:
         compaction = session.compact(before=6, summary="s")
         assert (compaction.from_position, compaction.to_position) == (2, 5)
         assert active_texts(session) == ["rules", "s", "m3", "m5", "m6"]
-        session.unpin_message(4)
+        session.pin_message(4, pinned=False)
         assert active_texts(database.reopen().session("a")) == ["rules", "s", "m5", "m6"]
 
     def test_deleted_messages(self, store: Store):
         session = new_session(store)
-        session.delete_message(2)
+        session.delete_messages([2])
         assert session.compact(before=5, summary="s").tokens_before == 30
-        session.restore_message(2)
+        session.restore_messages([2])
         assert active_texts(session) == ["s", *(f"m{n}" for n in range(5, 11))]
-        session.undo_compaction()
+        session.compactions.undo()
         assert active_texts(session)[:3] == ["m1", "m2", "m3"]
 
     def test_the_last_active_messages(self, store: Store):
@@ -289,8 +288,8 @@ class TestCompactionOnBranches:
         fork.compact(before=7, summary="fork's")
         assert active_texts(session) == ["shared", *(f"m{n}" for n in range(5, 11))]
         session.compact(before=9, summary="origin's")
-        session.undo_compaction(1)
-        fork.undo_compaction()
+        session.compactions.undo(1)
+        fork.compactions.undo()
         store = database.reopen()
         assert active_texts(store.session("f")) == ["shared", "m5", "m6", "m7", "m8"]
         assert active_texts(store.session("a")) == ["origin's", "m9", "m10"]
@@ -311,8 +310,8 @@ class TestCompactionOnBranches:
         assert (compaction.branch, compaction.from_position, compaction.to_position) == (2, 1, 4)
         session = database.reopen().session("a")
         assert active_texts(session) == ["s", "m15"]
-        assert active_texts(session.switch(1)) == ["m1", "m2", "m3", "m4"]
-        assert session.compactions() == []
+        assert active_texts(session.branches.switch(1)) == ["m1", "m2", "m3", "m4"]
+        assert session.compactions.list() == []
 
     def test_compactions_remain_after_the_origin_is_erased(self, store: Store, database: DatabaseUnderTest):
         session = new_session(store)
@@ -321,7 +320,7 @@ class TestCompactionOnBranches:
         store.erase_session("a", forks="keep")
         fork = database.reopen().session("f")
         assert active_texts(fork) == ["shared", "m5", "m6", "m7", "m8"]
-        fork.undo_compaction()
+        fork.compactions.undo()
         assert len(active_texts(fork)) == 8
 
 
@@ -331,42 +330,42 @@ class TestSnapshots:
     def test_a_snapshot_is_stored_with_the_last_message_that_it_covers(self, store: Store, database: DatabaseUnderTest):
         session = new_session(store)
         before = session.revision
-        title = session.snapshot("title", "Numbers")
+        title = session.snapshots.add("title", "Numbers")
         assert (title.kind, title.content, title.message) == ("title", "Numbers", "1.10")
         assert session.revision > before
-        memory = session.snapshot("memory", {"facts": [1, None, "\ud800"]}, at=3, tokens=7)
+        memory = session.snapshots.add("memory", {"facts": [1, None, "\ud800"]}, at=3, tokens=7)
         assert (memory.message, memory.tokens) == ("1.3", 7)
         session = database.reopen().session("a")
-        assert session.snapshots() == [title, memory]
-        assert session.snapshots("memory") == [memory]
-        assert session.snapshots(kind="summary") == []
+        assert session.snapshots.list() == [title, memory]
+        assert session.snapshots.list("memory") == [memory]
+        assert session.snapshots.list(kind="summary") == []
 
     def test_a_message_has_one_snapshot_of_each_kind(self, store: Store):
         session = new_session(store)
-        first = session.snapshot("summary", "one")
-        snapshot = session.snapshot("summary", "two")
+        first = session.snapshots.add("summary", "one")
+        snapshot = session.snapshots.add("summary", "two")
         assert (snapshot.id, snapshot.content, snapshot.created_at) == (first.id, "two", first.created_at)
         session.append(user("more"))
-        assert session.snapshot("summary", "three").id != first.id
-        assert [item.content for item in session.snapshots()] == ["two", "three"]
+        assert session.snapshots.add("summary", "three").id != first.id
+        assert [item.content for item in session.snapshots.list()] == ["two", "three"]
 
     def test_snapshots_of_an_empty_session_and_of_other_branches(self, store: Store):
         session = store.session("a")
-        assert session.snapshot("title", "New").message is None
+        assert session.snapshots.add("title", "New").message is None
         session.append(numbered_messages(4))
-        session.snapshot("title", "Four")
+        session.snapshots.add("title", "Four")
         session.rewind(2)
-        session.snapshot("title", "Two")
-        assert [item.message for item in session.snapshots()] == [None, "1.4", "1.2"]
-        assert session.fork().snapshots() == []
+        session.snapshots.add("title", "Two")
+        assert [item.message for item in session.snapshots.list()] == [None, "1.4", "1.2"]
+        assert session.fork().snapshots.list() == []
 
     def test_invalid_snapshots(self, store: Store):
         session = new_session(store)
         for kind, content, more in (("name", "x", {}), ("title", b"x", {}), ("title", "x", {"tokens": -1})):
             with pytest.raises(InvalidValue):
-                session.snapshot(kind, content, **more)  # type: ignore[arg-type]
+                session.snapshots.add(kind, content, **more)  # type: ignore[arg-type]
         with pytest.raises(InvalidValue):
-            session.snapshots("name")  # type: ignore[arg-type]
+            session.snapshots.list("name")  # type: ignore[arg-type]
         with pytest.raises(MessageNotFound):
-            session.snapshot("title", "x", at=99)
-        assert session.snapshots() == []
+            session.snapshots.add("title", "x", at=99)
+        assert session.snapshots.list() == []

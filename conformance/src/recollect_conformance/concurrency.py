@@ -85,8 +85,8 @@ class TestConcurrency:
         for writer in range(WRITERS):
             session = store.session(f"w{writer}")
             assert [text for text in texts(session) if text.startswith("w")] == EXPECTED[f"w{writer}"]
-            assert [turn.status for turn in session.turns()] == ["completed"] * MESSAGES_PER_WRITER
-            assert [call.status for call in session.tool_calls()] == ["success"] * MESSAGES_PER_WRITER
+            assert [turn.status for turn in session.turns.list()] == ["completed"] * MESSAGES_PER_WRITER
+            assert [call.status for call in session.tools.list()] == ["success"] * MESSAGES_PER_WRITER
             check_counts(session)
 
     def test_many_stores_on_one_database(self, store: Store, database: DatabaseUnderTest):
@@ -167,7 +167,7 @@ class TestConcurrency:
         for writer in range(WRITERS):
             fork = store.session(f"f{writer}")
             assert texts(fork) == [*(f"m{n}" for n in range(1, 2 + writer % 5)), f"w{writer}:0"]
-            assert len(fork.branches()) == 5
+            assert len(fork.branches.list()) == 5
             check_counts(fork)
         assert texts(session) == ["m1", "m2", "m3", "m4", "m5"]
 
@@ -227,6 +227,6 @@ class TestHandles:
         first.append([user("1"), user("2")])
         second.rewind(1)
         second.append(user("x"))
-        second.switch(1)
+        second.branches.switch(1)
         assert first.append(user("3")).ids == ["1.3"]
         check_counts(first)

@@ -117,11 +117,11 @@ class TestShownCounts:
     def test_deleted_messages_do_not_count(self, store: Store):
         session = store.session("a")
         session.append(question_with_tools("q", "one"))
-        session.delete_message(2)
+        session.delete_messages([2])
         check_shown_counts(store, 2)
-        session.delete_message(4)
+        session.delete_messages([4])
         check_shown_counts(store, 1)
-        session.restore_message(2)
+        session.restore_messages([2])
         check_shown_counts(store, 1)
 
     def test_forks_count_the_messages_that_they_share(self, store: Store):
@@ -144,7 +144,7 @@ class TestShownCounts:
         check_shown_counts(store, 3)
         session.append([tool_result_message("two"), assistant("other"), user("and")])
         check_shown_counts(store, 5)
-        session.switch(first)
+        session.branches.switch(first)
         check_shown_counts(store, 4)
 
     def test_a_trashed_and_an_active_session_may_share_an_id(self, store: Store):
@@ -165,6 +165,25 @@ class TestShownCounts:
             with pytest.raises(InvalidValue, match="sessions must"):
                 store.shown_counts(wrong)  # type: ignore[arg-type]
 
+    def test_ranges_and_branches_of_a_session(self, store: Store):
+        session = store.session("a")
+        session.append(question_with_tools("q", "t"))  # shown: 1 and 4
+        session.append(numbered_messages(3))  # 5 to 7
+        session.delete_messages([6])
+        ranges = [(0, None), (0, 3), (3, 5), (4, 4), (7, None), (5, 10**12), (0, 0)]
+        assert session.shown_counts(ranges) == [4, 1, 2, 0, 0, 1, 0]
+        assert session.shown_counts([(0, 3)] * 250) == [1] * 250
+        assert session.shown_counts([]) == []
+        session.rewind(4)
+        session.append(user("other"))
+        assert session.shown_counts([(0, None), (4, None)]) == [3, 1]
+        assert session.branches.shown_counts() == {1: 4, 2: 1}
+        assert list(session.fork(at=1).branches.shown_counts().values()) == [0]
+        invalid: tuple[Any, ...] = ((-1, None), (0, -1), (0,), 5, ("0", None), (0, "1"), (0, 1, 2), None)
+        for item in invalid:
+            with pytest.raises(InvalidValue, match="A range must be a pair of positions"):
+                session.shown_counts([item])
+
     def test_more_sessions_than_one_statement_accepts(self, store: Store):
         for number in range(3):
             store.session(f"s{number}").append(numbered_messages(number + 1))
@@ -173,11 +192,11 @@ class TestShownCounts:
     def test_statistics_and_pruning_report_the_steps(self, store: Store):
         session = store.session("cli:a", model="m")
         session.append([*question_with_tools("q", "one"), *question_with_tools("q", "two", "three")])
-        session.delete_message(2)
+        session.delete_messages([2])
         stats = store.stats()
         assert (stats.messages, stats.tool_steps, stats.shown_messages) == (7, 3, 4)
         for tallies in (stats.by_model, stats.by_channel, stats.by_day):
             assert [(tally.messages, tally.shown_messages) for tally in tallies] == [(7, 4)]
         assert session.stats().shown_messages == 4
-        report = store.prune(keep=0, dry_run=True)
+        report = store.maintenance.prune(keep=0, dry_run=True)
         assert (report.messages, report.shown_messages) == (8, 4)

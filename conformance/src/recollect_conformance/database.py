@@ -57,7 +57,7 @@ class DatabaseUnderTest:
         before = self._read_open_contents(bodies=bodies_twice and self._persistent)
         new_store = self.reopen()
         after = read_contents(new_store)
-        assert new_store.check(deep=False).problems == ()
+        assert new_store.maintenance.check(deep=False).problems == ()
         if "sessions" not in before:
             sessions = after.pop("sessions")
             infos = {info.id: info for info in before.pop("infos")}
@@ -87,7 +87,6 @@ def read_contents(store: Store, *, bodies: bool = True) -> dict[str, Any]:
         "order": [session.id for session in sessions],
         "created": [session.id for session in list_all_sessions(store, order="created", archived=None, delegates=True)],
         "trash": [session.info for session in list_all_sessions(store, deleted=True, archived=None, delegates=True)],
-        "last": _last_session_id(store),
     }
     if not bodies:
         contents["infos"] = [session.info for session in sessions]
@@ -108,31 +107,27 @@ def list_all_sessions(store: Store, **filters: Any) -> list[Session]:
     return sessions
 
 
-def _last_session_id(store: Store) -> str | None:
-    last = store.last_session()
-    return None if last is None else last.id
-
-
 def _read_session(session: Session) -> dict[str, Any]:
     check_counts(session)
     messages = session.messages(deleted=True)
     positions = [message.position for message in messages]
     assert positions == sorted(set(positions))
-    branches = session.branches()
+    branches = session.branches.list()
     assert [branch.id for branch in branches if branch.current] == [session.branch]
     message_ids = {message.id for message in messages}
-    calls = session.tool_calls()
+    calls = session.tools.list()
     for call in calls:
         assert call.message in message_ids
-        if call.status != "canceled" or call.result_message is not None:  # a call of an abandoned turn has no result
+        if call.status != "cancelled" or call.result_message is not None:  # a call of an abandoned turn has no result
             assert (call.result_message in message_ids) == (call.status not in ("pending", "running"))
     return {
         "info": session.info,
         "messages": messages,
+        "versions": {item.id: session.message_versions(item.id) for item in messages if item.edited_at is not None},
         "branches": branches,
-        "turns": session.turns(),
+        "turns": session.turns.list(),
         "calls": calls,
         "view": session.messages(active=True),
-        "compactions": session.compactions(),
-        "snapshots": session.snapshots(),
+        "compactions": session.compactions.list(),
+        "snapshots": session.snapshots.list(),
     }

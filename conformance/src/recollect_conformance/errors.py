@@ -28,7 +28,7 @@ def calls_that_fail(store: Store) -> list[tuple[type[RecollectError], Callable[[
     """Return calls that fail, each with its error class, on a session with messages, an open turn and a fork."""
     session = store.session("a")
     session.append([*numbered_messages(3), tool_call_message("t")])
-    session.record_tool_result("t", "x")
+    session.tools.record_result("t", "x")
     session.append(user("keyed"), key="k")
     turn = session.turn("q")
     ended = store.session("b").turn("q")
@@ -40,16 +40,16 @@ def calls_that_fail(store: Store) -> list[tuple[type[RecollectError], Callable[[
         (NotFound, lambda: store.session("nobody", create=False)),
         (NotFound, lambda: store.session("gone", create=False)),
         (NotFound, lambda: session.message(99)),
-        (NotFound, lambda: session.switch(99)),
-        (NotFound, lambda: session.record_tool_result("nothing", "x")),
-        (Conflict, lambda: store.create_session("a")),
+        (NotFound, lambda: session.branches.switch(99)),
+        (NotFound, lambda: session.tools.record_result("nothing", "x")),
+        (Conflict, lambda: store.session("a", exist_ok=False)),
         (Conflict, lambda: session.turn("busy")),
         (Conflict, lambda: store.erase_session("a")),
         (Conflict, lambda: session.append(user("x"), expected=999)),
         (Conflict, lambda: (store.session("x1"), store.session("x2"), store.find_session("x"))),
         (Conflict, lambda: session.append(user("other"), key="k")),
         (Conflict, lambda: ended.add(user("x"))),
-        (Conflict, lambda: session.record_tool_result("t", "other")),
+        (Conflict, lambda: session.tools.record_result("t", "other")),
         (InvalidValue, lambda: session.update(status="odd")),  # pyright: ignore[reportArgumentType]
         (InvalidValue, lambda: session.append(user("x"), format="odd")),  # pyright: ignore[reportArgumentType]
         (InvalidValue, lambda: turn.add({"role": "user", "content": [{"type": "odd"}]})),
@@ -62,11 +62,11 @@ def calls_with_invalid_values(store: Store, session: Session, turn: Turn) -> lis
     invalid: Any
     calls: list[Callable[[], Any]] = [
         lambda: store.find_session(_INVALID),
-        lambda: store.set_setting(_INVALID, 1),
-        lambda: session.start_tool_call(_INVALID),
-        lambda: session.arrive(_INVALID),
+        lambda: store.records.put("k", _INVALID, 1),
+        lambda: session.tools.start(_INVALID),
+        lambda: session.presence.arrive(_INVALID),
         lambda: session.compact(summarize=_INVALID),
-        lambda: session.record_tool_result("t", "x", metadata=_INVALID),
+        lambda: session.tools.record_result("t", "x", metadata=_INVALID),
         lambda: turn.complete(model=_INVALID),
     ]
     for invalid in ("1", -1, 1 << 70, float("nan"), float("inf"), [1]):
@@ -77,9 +77,9 @@ def calls_with_invalid_values(store: Store, session: Session, turn: Turn) -> lis
             lambda value=invalid: session.save_turn("x", latency_ms=value),
             lambda value=invalid: turn.complete(output_tokens=value),
             lambda value=invalid: session.turn("x", lease=value),
-            lambda value=invalid: session.record_tool_result("t", "x", latency_ms=value),
-            lambda value=invalid: session.snapshot("memory", 1, tokens=value),
-            lambda value=invalid: session.turns(until=value),
+            lambda value=invalid: session.tools.record_result("t", "x", latency_ms=value),
+            lambda value=invalid: session.snapshots.add("memory", 1, tokens=value),
+            lambda value=invalid: session.turns.list(until=value),
         ]
     for invalid in ("1", -1, float("nan"), [1]):
         calls.append(lambda value=invalid: session.turn("x", wait=value))
@@ -94,8 +94,8 @@ class TestErrors:
         session.save_turn("q", latency_ms=12.7)
         session.save_turn("q", latency_ms=12.0)
         session.append(tool_call_message("t"))
-        session.record_tool_result("t", "x", latency_ms=0.4)
-        assert (session.turns()[0].latency_ms, session.tool_calls()[0].latency_ms) == (13, 0)
+        session.tools.record_result("t", "x", latency_ms=0.4)
+        assert (session.turns.list()[0].latency_ms, session.tools.list()[0].latency_ms) == (13, 0)
 
     def test_each_error_has_a_message_and_leaves_the_store_usable(self, store: Store):
         calls = calls_that_fail(store)
@@ -130,27 +130,29 @@ class TestErrors:
             lambda: session.append(user("x"), key="k"),
             session.messages,
             lambda: session.messages(last=2),
-            lambda: list(session.iter_messages()),
+            lambda: session.messages(branch=1),
+            lambda: session.find_append("k"),
+            lambda: session.shown_counts([(0, None)]),
             lambda: session.message(1),
             lambda: session.history("openai"),
-            lambda: session.delete_message(1),
-            lambda: session.restore_message(1),
+            lambda: session.delete_messages([1]),
+            lambda: session.restore_messages([1]),
             lambda: session.update(title="x"),
             session.update,
             lambda: session.turn("x"),
             lambda: session.save_turn("x"),
-            session.turns,
-            session.tool_calls,
-            lambda: session.start_tool_call("t"),
-            lambda: session.record_tool_result("t", "x"),
-            session.branches,
+            session.turns.list,
+            session.tools.list,
+            lambda: session.tools.start("t"),
+            lambda: session.tools.record_result("t", "x"),
+            session.branches.list,
+            session.branches.shown_counts,
             lambda: session.rewind(0),
-            lambda: session.switch(1),
+            lambda: session.branches.switch(1),
             session.fork,
             lambda: store.delete_session("a"),
             lambda: store.restore_session("a"),
             lambda: store.erase_session("a"),
-            lambda: store.set_last_session("a"),
             lambda: store.find_session("a"),
         ]
         for call in calls:
@@ -175,7 +177,7 @@ class TestErrors:
         calls: list[Callable[[], Any]] = [
             lambda: store.session("a"),
             store.list_sessions,
-            lambda: store.setting("k"),
+            lambda: store.records.get("k", "x"),
             session.messages,
             lambda: session.append(user("x")),
             lambda: turn.add(user("x")),

@@ -35,6 +35,14 @@ def tool_result_message(*ids: str, text: str = "contents") -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": text} for id in ids]}
 
 
+def nested_list(depth: int) -> Any:
+    """Return a list nested to a depth."""
+    value: Any = "deep"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def texts(session: Session) -> list[str]:
     """Return the texts of the active path."""
     return [message.text for message in session.messages()]

@@ -24,6 +24,7 @@ from recollect.model.session import (
     SessionInfo,
     SessionStatus,
 )
+from recollect.model.value import json_fields
 from recollect.store import Session, Store
 from recollect_conformance.database import DatabaseUnderTest, list_all_sessions
 from recollect_conformance.examples import user
@@ -32,7 +33,8 @@ _NOT_INHERITED = frozenset({"external_id", "status", "channel", "channel_id", *F
 """The fields of a session that a fork does not take from its origin."""
 _EVERY_SESSION: dict[str, Any] = {"archived": None, "delegates": None}
 _NO_FIELDS: dict[str, Any] = {
-    **dict.fromkeys(TEXT_FIELDS), "status": "active", "metadata": None, **dict.fromkeys(FLAG_FIELDS, False),
+    **dict.fromkeys(TEXT_FIELDS), "status": "active", "metadata": None, "labels": (),
+    **dict.fromkeys(FLAG_FIELDS, False),
 }  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def session_values(mark: str, status: SessionStatus = "completed") -> dict[str, 
     """Return a distinct value for each field that a caller sets on a session."""
     values: dict[str, Any] = {name: f"{mark} {name}" for name in TEXT_FIELDS}
     values |= {"status": status, "metadata": {"mark": mark}, **dict.fromkeys(FLAG_FIELDS, True)}
+    values["labels"] = (f"{mark} label",)
     assert values.keys() == set(SETTABLE), "add a value for the new field"
     return values
 
@@ -47,7 +50,7 @@ def session_values(mark: str, status: SessionStatus = "completed") -> dict[str, 
 def settable_fields(info: SessionInfo) -> dict[str, Any]:
     """Return the fields of a session that a caller sets, as update() takes them."""
     flags = {name: getattr(info, column) is not None for name, column in FLAG_FIELDS.items()}
-    return {name: getattr(info, name) for name in (*TEXT_FIELDS, "metadata")} | flags
+    return {name: getattr(info, name) for name in (*TEXT_FIELDS, "metadata", "labels")} | flags
 
 
 def check_reads(store: Store, *expected: SessionInfo) -> None:
@@ -100,7 +103,7 @@ def message_values(parts: str) -> Draft:
     draft = Draft(
         role="assistant", parts=_PARTS[parts], format="anthropic", native={"mark": "native"}, model="the model",
         tokens=3, input_tokens=50, output_tokens=700, state="interrupted", error={"mark": "error"},
-        metadata={"mark": "metadata"}, created_at=1_600_000_000_000,
+        metadata={"mark": "metadata"}, created_at=1_600_000_000_000, key="the key",
     )  # fmt: skip
     assert [field.name for field in fields(Draft) if getattr(draft, field.name) == field.default] == []
     return draft
@@ -108,16 +111,17 @@ def message_values(parts: str) -> Draft:
 
 def expected_message(draft: Draft, **columns: Any) -> Message:
     """Return the message that a draft becomes, with the fields that the store adds."""
-    values = {**asdict(draft), **columns}
-    assert values.keys() == set(Message.__struct_fields__), "add a value for the new field"
-    return Message(**values)
+    values: dict[str, Any] = {**asdict(draft), "created_at": draft.created_at_ms, "edited_at": None, **columns}
+    names = dict(zip(Message.__struct_encode_fields__, Message.__struct_fields__, strict=True))
+    assert values.keys() == names.keys(), "add a value for the new field"
+    return Message(**{names[name]: value for name, value in values.items()})
 
 
 def check_message_reads(session: Session, message: Message) -> None:
     """Check that every way to read a message returns these fields."""
     assert session.message(message.id) == message
     lists = [session.messages(deleted=True), session.messages(last=20, deleted=True)]
-    lists.append(list(session.iter_messages(deleted=True)))
+    lists.append(session.messages(branch=session.branch, deleted=True))
     if message.deleted_at is None:
         end = session.messages()[-1].position + 1
         lists += [
@@ -133,12 +137,12 @@ def check_message_reads(session: Session, message: Message) -> None:
 class TestFields:
     """Every field is read with its written value."""
 
-    @pytest.mark.parametrize("method", ["create_session", "session"])
+    @pytest.mark.parametrize("exist_ok", [False, True])
     @pytest.mark.parametrize("parent", ["origin", None])
-    def test_a_new_session(self, store: Store, database: DatabaseUnderTest, method: str, parent: str | None):
-        store.create_session("origin")
+    def test_a_new_session(self, store: Store, database: DatabaseUnderTest, exist_ok: bool, parent: str | None):
+        store.session("origin", exist_ok=False)
         values = session_values("new")
-        session = getattr(store, method)("a", parent=parent, **values)
+        session = store.session("a", exist_ok=exist_ok, parent=parent, **values)
         assert settable_fields(session.info) == values
         assert (session.parent, session.relation) == (parent, None if parent is None else "delegate")
         check_reads(store, session.info)
@@ -147,7 +151,7 @@ class TestFields:
         check_reads(database.reopen(), session.info)
 
     def test_a_changed_session(self, store: Store, database: DatabaseUnderTest):
-        session = store.create_session("a", **session_values("new"))
+        session = store.session("a", exist_ok=False, **session_values("new"))
         values = session_values("changed", "failed")
         assert settable_fields(session.update(**values).info) == values
         check_reads(store, session.info)
@@ -164,7 +168,7 @@ class TestFields:
         for name, value in session_values("only").items():
             field: dict[str, Any] = {name: value}
             sessions += [
-                store.create_session(f"created with {name}", **field),
+                store.session(f"created with {name}", exist_ok=False, **field),
                 store.session(f"opened with {name}", **field),
                 store.session(f"updated {name}").update(**field),
             ]
@@ -179,7 +183,7 @@ class TestFields:
 
     def test_a_fork(self, store: Store, database: DatabaseUnderTest):
         values = session_values("origin")
-        origin = store.create_session("origin", **values)
+        origin = store.session("origin", exist_ok=False, **values)
         fork = origin.fork(id="fork")
         assert settable_fields(fork.info) == {
             name: _NO_FIELDS[name] if name in _NOT_INHERITED else value for name, value in values.items()
@@ -193,14 +197,14 @@ class TestFields:
 
     def test_a_session_in_the_trash(self, store: Store, database: DatabaseUnderTest):
         values = session_values("new")
-        before = store.create_session("a", **values).info
+        before = store.session("a", exist_ok=False, **values).info
         wait_for_the_clock()
         store.delete_session("a")
         (info,) = infos(store, deleted=True, **_EVERY_SESSION)
         assert info.deleted_at is not None
         assert info.deleted_at > before.updated_at
-        changes = {"deleted_at": info.deleted_at, "updated_at": info.updated_at, "revision": before.revision + 1}
-        assert info == replace(before, **changes)
+        times = {"deleted_at_ms": info.deleted_at_ms, "updated_at_ms": info.updated_at_ms}
+        assert info == replace(before, revision=before.revision + 1, **times)
         store = database.reopen()
         assert infos(store, deleted=True, **_EVERY_SESSION) == [info]
         session = store.restore_session("a")
@@ -212,7 +216,7 @@ class TestFields:
         session = store.session("cli:a")
         for number in range(3):
             store.session(f"delegate {number}", parent="cli:a")
-        wait_for_the_clock()
+            wait_for_the_clock()  # sessions of the same millisecond get times of activity in its future
         session.append([user("one"), Draft(role="user", tokens=7)])
         session.rewind(0)
         wait_for_the_clock()
@@ -223,9 +227,10 @@ class TestFields:
         wait_for_the_clock()
         info = store.session("cli:a").info
         settable_columns = {FLAG_FIELDS.get(name, name) for name in SETTABLE}
-        values = {name: value for name, value in asdict(info).items() if name not in settable_columns}
-        times = [values.pop(name) for name in ("created_at", "last_message_at", "updated_at", "active_at")]
+        values = {name: value for name, value in json_fields(info).items() if name not in settable_columns}
+        times = [values.pop(name) for name in ("created_at", "last_message_at", "updated_at")]
         assert times == sorted(set(times))
+        assert times[0] < values.pop("active_at") < times[2]
         assert values == {
             "id": "cli:a", "branch": 2, "revision": 4, "message_count": 5, "token_count": 100, "input_tokens": 1_500,
             "output_tokens": 20_000, "delegate_count": 3, "data_schema_version": DATA_SCHEMA_VERSION, "parent": None,
@@ -251,12 +256,15 @@ class TestFields:
         check_message_reads(session, message)
         check_message_reads(session.fork(id="fork"), message)
         wait_for_the_clock()
-        deleted_message = session.delete_message(position)
-        assert deleted_message == replace(message, deleted_at=deleted_message.deleted_at)
+        assert session.delete_messages([position])
+        deleted_message = session.message(position)
+        assert deleted_message == replace(message, deleted_at_ms=deleted_message.deleted_at_ms)
         assert deleted_message.deleted_at is not None
         check_message_reads(session, deleted_message)
-        check_message_reads(database.reopen().session("a"), deleted_message)
-        assert database.open().session("a").restore_message(position) == message
+        session = database.reopen().session("a")
+        check_message_reads(session, deleted_message)
+        assert session.restore_messages([position]) == [message.id]
+        check_message_reads(session, message)
 
     @pytest.mark.parametrize("parts", _PARTS)
     def test_a_message_that_arrived_as_a_stream(self, store: Store, database: DatabaseUnderTest, parts: str):
@@ -271,12 +279,14 @@ class TestFields:
         message = session.message(stream.id)
         assert message.completed_at is not None
         assert message.completed_at > message.created_at >= session.message(1).created_at
-        times = {"created_at": message.created_at, "completed_at": message.completed_at}
+        times = {"created_at": message.created_at_ms, "completed_at": message.completed_at_ms}
         assert message == expected_message(draft, branch=1, position=2, turn=1, deleted_at=None, **times)
         wait_for_the_clock()
-        deleted_message = session.delete_message(2)
-        assert deleted_message == replace(message, deleted_at=deleted_message.deleted_at)
-        assert (deleted_message.deleted_at or 0) > message.completed_at
+        assert session.delete_messages([2])
+        deleted_message = session.message(2)
+        assert deleted_message == replace(message, deleted_at_ms=deleted_message.deleted_at_ms)
+        assert deleted_message.deleted_at is not None
+        assert deleted_message.deleted_at > message.completed_at
         check_message_reads(session, deleted_message)
         check_message_reads(session.fork(id="fork"), deleted_message)
         check_message_reads(database.reopen().session("a"), deleted_message)
@@ -289,8 +299,8 @@ class TestFields:
                     Draft(role="user", tokens=0), **{field.name: getattr(message_values("text"), field.name)}
                 )
                 id = session.append(draft).ids[-1]
-                created_at = session.message(id).created_at
-                assert created_at == (draft.created_at or created_at)
+                created_at = session.message(id).created_at_ms
+                assert created_at == (draft.created_at_ms or created_at)
                 completed_at = created_at if draft.state == "completed" else None
                 position, times = len(messages) + 1, {"created_at": created_at, "completed_at": completed_at}
                 messages.append(

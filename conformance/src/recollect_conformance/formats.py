@@ -23,18 +23,10 @@ from recollect_conformance.examples import (
     RESPONSES_ITEMS,
     RESPONSES_RESPONSE,
     check_counts,
+    nested_list,
     texts,
     user,
 )
-
-
-def nested_list(depth: int) -> Any:
-    """Return a list nested to a depth."""
-    value: Any = "deep"
-    for _ in range(depth):
-        value = [value]
-    return value
-
 
 _MESSAGES: dict[str, list[dict[str, Any]]] = {
     "anthropic": ANTHROPIC_MESSAGES,
@@ -49,7 +41,9 @@ def example(name: str) -> list[dict[str, Any]]:
     """Return messages in a provider's format: written by hand, or else translated."""
     return _MESSAGES.get(name) or formats.write(
         [
-            Message(branch=1, position=position, role=draft.role, parts=draft.parts, format=draft.format, created_at=0)
+            Message(
+                branch=1, position=position, role=draft.role, parts=draft.parts, format=draft.format, created_at_ms=0
+            )
             for position, draft in enumerate(formats.read(ANTHROPIC_MESSAGES, "anthropic"), 1)
         ],
         name,
@@ -133,8 +127,8 @@ class TestFormats:
     ):
         session = store.session("a")
         session.append(messages, format=name)  # pyright: ignore[reportArgumentType]
-        assert [(call.call_id, call.tool) for call in session.tool_calls()] == [("call_1", "read"), ("call_2", "read")]
-        assert [call.status for call in session.tool_calls()] == statuses
+        assert [(call.call_id, call.tool) for call in session.tools.list()] == [("call_1", "read"), ("call_2", "read")]
+        assert [call.status for call in session.tools.list()] == statuses
         for target in formats.PROVIDERS:
             assert session.history(target)  # pyright: ignore[reportArgumentType]
 
@@ -142,8 +136,8 @@ class TestFormats:
         session = store.session("a")
         part = {"type": "tool-read", "toolCallId": "c", "state": "input-available", "input": {}}
         session.append({"id": "m", "role": "assistant", "parts": [part]})
-        session.record_tool_result("c", {"words": 3})
-        assert [call.status for call in session.tool_calls()] == ["success"]
+        session.tools.record_result("c", {"words": 3})
+        assert [call.status for call in session.tools.list()] == ["success"]
         (message,) = session.history("ai-sdk-ui")
         assert message["parts"] == [{**part, "state": "output-available", "output": {"words": 3}}]
 
@@ -175,7 +169,7 @@ class TestFormats:
         assert formats.response(message) == response
         assert (message.input_tokens, message.output_tokens, message.model) == (*tokens, model)
         assert (session.input_tokens, session.output_tokens) == tokens
-        assert [call.status for call in session.tool_calls()] == ["pending"]
+        assert [call.status for call in session.tools.list()] == ["pending"]
         check_counts(session)
 
     def test_objects_of_anthropics_sdk(self, store: Store):
@@ -183,7 +177,7 @@ class TestFormats:
         session = store.session("a")
         session.save_turn("q", types.Message.model_validate(ANTHROPIC_RESPONSE))
         assert formats.response(session.messages()[1]) == ANTHROPIC_RESPONSE
-        assert session.turns()[0].model == "claude-test-1"
+        assert session.turns.list()[0].model == "claude-test-1"
         session.append({"role": "assistant", "content": [types.TextBlock(type="text", text="an object")]})
         assert texts(session)[-1] == "an object"
 
@@ -238,7 +232,7 @@ class TestFormats:
             assert session.history("anthropic", repair=False)[:3] == messages
             assert repr(session.history("anthropic", repair=False)[:3]) == repr(messages)
             assert session.messages()[3].metadata == {"value": _UNUSUAL_VALUES[number]}
-            assert [call.status for call in session.tool_calls()] == ["success"]
+            assert [call.status for call in session.tools.list()] == ["success"]
 
     @pytest.mark.parametrize("unusual", ["\ud800", "a\0b", "🤖", ""])
     def test_unusual_names_are_returned_unchanged(self, store: Store, database: DatabaseUnderTest, unusual: str):
@@ -256,7 +250,7 @@ class TestFormats:
         session = database.reopen().session("a")
         assert session.history("anthropic", repair=False)[:2] == messages
         assert formats.response(session.messages()[2]) == response
-        assert [call.status for call in session.tool_calls()] == ["success", "pending"]
+        assert [call.status for call in session.tools.list()] == ["success", "pending"]
 
     @pytest.mark.parametrize("unusual", [-1, 2**70, 1.5, "7", True, None])
     def test_unusual_usage_is_kept_and_not_counted(self, store: Store, unusual: Any):

@@ -54,14 +54,14 @@ class TestHistory:
         assert session.history("anthropic", repair=False) == messages
         assert session.history().repairs == []
         assert len(session.messages()) == 5
-        assert [call.status for call in session.tool_calls()] == ["pending"]
+        assert [call.status for call in session.tools.list()] == ["pending"]
 
     def test_a_deleted_result_and_an_interrupted_answer(self, store: Store):
         session = store.session("a")
         session.append([user("q"), tool_call_message("t"), tool_result_message("t"), assistant("r")])
-        session.delete_message(3)
+        session.delete_messages([3])
         assert [repair.kind for repair in session.history("anthropic").repairs] == ["interrupted_call"]
-        session.restore_message(3)
+        session.restore_messages([3])
         assert session.history("anthropic").repairs == []
         session.turn("more").stream()
         assert session.history("anthropic")[-1] == user("more")
@@ -110,13 +110,13 @@ class TestHistory:
         assert [message.get("content") for message in view][:1] == ["m3"]
         assert [message["role"] for message in view][1:3] == ["assistant", "tool"]
         assert view.repairs == []
-        assert session.unpin_message(3).metadata is None
-        session.unpin_message("1.602")
+        assert session.pin_message(3, pinned=False).metadata is None
+        session.pin_message("1.602", pinned=False)
         assert message_contents(session.history("openai", budget=20)) == ["m899", "m900"]
         session.append({"role": "user", "content": "keep", "metadata": {"pinned": True, "by": "me"}})
         session.append(numbered_messages(300))
         assert message_contents(session.history("openai", budget=0))[0] == "keep"
-        assert session.unpin_message(903).metadata == {"by": "me"}
+        assert session.pin_message(903, pinned=False).metadata == {"by": "me"}
         with pytest.raises(MessageNotFound):
             session.pin_message(9_999)
         check_counts(session)

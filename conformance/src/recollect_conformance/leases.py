@@ -63,10 +63,10 @@ class TestLeases:
         for act in (lambda: first.add(assistant("late")), first.stream, first.complete, first.cancel):
             with pytest.raises(TurnClosed, match="interrupted"):
                 act()
-        assert session.turns()[0].error["name"] == "TakenOver"
+        assert session.turns.list()[0].error["name"] == "TakenOver"
         assert texts(session) == ["first", "so far", "second"]
         assert statuses(session) == ["interrupted", "completed"]
-        assert session.turns()[0].holder is None
+        assert session.turns.list()[0].holder is None
         check_counts(session.refresh())
 
     def test_taking_over_a_branch_that_is_free(self, store: Store):
@@ -77,11 +77,11 @@ class TestLeases:
     def test_renewing_the_lease_of_a_turn(self, store: Store, database: DatabaseUnderTest):
         session, other = store.session("a"), database.open().session("a")
         turn = session.turn("first")
-        before, revision = session.turns()[0].lease_until_at, session.refresh().revision
+        before, revision = session.turns.list()[0].lease_until_at, session.refresh().revision
         assert before is not None
         time.sleep(0.01)
         turn.renew()
-        after = session.turns()[0].lease_until_at
+        after = session.turns.list()[0].lease_until_at
         assert after is not None
         assert after > before
         assert other.refresh().revision == session.revision > revision
@@ -107,7 +107,7 @@ class TestLeases:
         first.complete()
         second.complete()
         assert texts(session) == ["m1", "second", "r2"]
-        assert texts(session.switch(1)) == ["m1", "m2", "first", "r1"]
+        assert texts(session.branches.switch(1)) == ["m1", "m2", "first", "r1"]
         assert texts(fork) == ["m1", "m2", "first", "in the fork"]
         check_counts(session)
 
@@ -140,7 +140,7 @@ class TestLeases:
         assert statuses(other) == ["interrupted"]
         assert [message.state for message in other.messages()] == ["completed", "completed", "interrupted"]
         assert other.messages()[2].text == "half an ans"
-        info = other.turns()[0]
+        info = other.turns.list()[0]
         assert info.ended_at is not None
         assert info.holder is None
         assert other.revision > session.revision
@@ -160,9 +160,14 @@ class TestLeases:
         wait_for_lease()
         other = database.open()
         active = [session.id for session in other.list_sessions()]
-        assert other.recover("b") == other.recover("c") == other.recover("nowhere") == []
-        assert other.recover() == ["a"]
-        assert other.recover() == other.recover("a") == []
+        assert (
+            other.maintenance.recover("b")
+            == other.maintenance.recover("c")
+            == other.maintenance.recover("nowhere")
+            == []
+        )
+        assert other.maintenance.recover() == ["a"]
+        assert other.maintenance.recover() == other.maintenance.recover("a") == []
         assert statuses(expired) == ["interrupted"]
         assert expired.messages()[1].state == "interrupted"
         assert statuses(live) == ["open"]
@@ -176,10 +181,10 @@ class TestLeases:
                 turn.add(assistant("r"))
         session.rewind(4)
         session.save_turn("other", assistant("r"))
-        assert [info.id for info in session.turns()] == ["1.1", "1.3", "2.5"]
-        assert [info.id for info in session.turns(after=1)] == ["1.3", "2.5"]
-        assert [info.id for info in session.turns(after=2, until=4)] == ["1.3"]
-        assert session.turns(after=9) == session.turns(until=0) == []
+        assert [info.id for info in session.turns.list()] == ["1.1", "1.3", "2.5"]
+        assert [info.id for info in session.turns.list(after=1)] == ["1.3", "2.5"]
+        assert [info.id for info in session.turns.list(after=2, until=4)] == ["1.3"]
+        assert session.turns.list(after=9) == session.turns.list(until=0) == []
 
     def test_an_expired_lease_does_not_block_a_branch(self, store: Store):
         session = store.session("a")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import InvalidValue, SessionNotFound
+from recollect.errors import InvalidValue
 from recollect.store import Store
 from recollect_conformance.database import DatabaseUnderTest, list_all_sessions
 from recollect_conformance.examples import numbered_messages, tool_call_message, tool_result_message, user
@@ -169,7 +169,7 @@ class TestLists:
         assert list_ids(store, role="tool") == ["a"]
         fork.append(tool_call_message("3", tool="grep"))
         assert list_ids(store, tool="grep") == ["f", "a"]
-        session.delete_message("1.1")
+        session.delete_messages(["1.1"])
         assert list_ids(store, role="system") == []
 
     def test_times_in_every_form(self, store: Store):
@@ -177,8 +177,8 @@ class TestLists:
         store.session("b")
         second = store.get_session("b")
         assert second is not None
-        time = datetime.datetime.fromtimestamp(second.active_at / 1000, tz=datetime.UTC)
-        for since in (second.active_at, time, time.isoformat(), second.to_dict()["active_at"]):
+        time = second.active_at
+        for since in (second.info.active_at_ms, time, time.isoformat(), second.to_dict()["active_at"]):
             assert list_ids(store, since=since) == ["b"]
             assert list_ids(store, until=since) == ["a"]
             assert list_ids(store, since=since, until=since) == []
@@ -224,8 +224,7 @@ class TestLists:
         store.restore_session("main:delegate:tester")
         store.erase_session("main:delegate:writer")
         assert parent.refresh().delegate_count == 2
-        with pytest.raises(SessionNotFound):
-            store.list_sessions(parent="nobody")
+        assert list_ids(store, parent="nobody") == []
         assert parent.to_dict()["delegate_count"] == 2
 
     def test_long_lists_have_the_same_order(self, store: Store):
@@ -276,7 +275,7 @@ class TestLists:
     def test_invalid_filters_are_refused(self, store: Store):
         invalid: list[dict[str, Any]] = [
             {"status": "done"}, {"role": "robot"}, {"channel": 5}, {"model": b"x"}, {"tool": ["x"]}, {"parent": 1},
-            {"archived": "yes"}, {"pinned": 2}, {"delegates": "only"}, {"channel": "\ud800"},
+            {"archived": "yes"}, {"open_turn": 1}, {"pinned": 2}, {"delegates": "only"}, {"channel": "\ud800"},
             {"order": "deleted"}, {"limit": True},
         ]  # fmt: skip
         for arguments in invalid:
@@ -284,6 +283,22 @@ class TestLists:
                 store.list_sessions(**arguments)
         for hostile in ("' OR 1=1 --", "\0", "%", "💥"):
             assert list_ids(store, channel=hostile) == []
+
+    def test_sessions_with_an_open_turn_are_listed(self, store: Store, database: DatabaseUnderTest):
+        for id in ("idle", "busy", "done", "deleted"):
+            store.session(id)
+        turns = [store.session(id).turn("q") for id in ("busy", "done", "deleted")]
+        store.session("busy").fork(id="fork")
+        turns[1].complete()
+        store.delete_session("deleted")
+        other = database.open()
+        for options in ({}, {"order": "created"}, {"order": "title"}, {"pinned_first": True}, {"status": "active"}):
+            assert list_ids(other, open_turn=True, **options) == ["busy"], options
+            assert set(list_ids(other, open_turn=False, **options)) == {"idle", "done", "fork"}, options
+        assert list_ids(other, open_turn=True, deleted=True) == ["deleted"]
+        assert list_ids(other, open_turn=True, since=store.session("busy").info.active_at_ms + 1) == []
+        turns[0].complete()
+        assert list_ids(other, open_turn=True) == []
 
     def test_many_messages_do_not_change_the_entry_in_the_list(self, store: Store):
         session = store.session("a")

@@ -34,45 +34,45 @@ class TestMaintenance:
         fill_store(store)
         steps: list[tuple[int, int]] = []
         for deep in (True, False):
-            findings = store.check(deep=deep, progress=lambda done, total: steps.append((done, total)))
-            assert (findings.found, findings.problems, findings.notices, findings.sound) == ((), (), (), True)
+            findings = store.maintenance.check(deep=deep, progress=lambda done, total: steps.append((done, total)))
+            assert (findings.found, findings.problems, findings.notices, findings.ok) == ((), (), (), True)
             assert "counters" in findings.checked
         assert steps[-1] == (3, 3)
-        assert store.check(repair=True).repaired == ()
+        assert store.maintenance.check(repair=True).repaired == ()
         assert Findings.from_json(findings.to_json()) == findings
 
     def test_a_check_reports_unanswered_tool_calls(self, store: Store):
         session = store.session("a")
         session.append(tool_call_message("1", "2"))
-        assert store.check().notices == ()  # the result may still arrive
+        assert store.maintenance.check().notices == ()  # the result may still arrive
         session.append(user("never mind"))
-        (notice,) = store.check().notices
-        assert (notice.kind, notice.session, store.check().sound) == ("unanswered", "a", True)
+        (notice,) = store.maintenance.check().notices
+        assert (notice.kind, notice.session, store.maintenance.check().ok) == ("unanswered", "a", True)
         assert "1, 2" in notice.message
-        session.record_tool_result("1", "x")
-        session.record_tool_result("2", status="canceled")
-        assert store.check().found == ()
+        session.tools.record_result("1", "x")
+        session.tools.record_result("2", status="cancelled")
+        assert store.maintenance.check().found == ()
 
     def test_a_check_reports_an_open_turn_only_if_its_holder_is_gone(self, store: Store):
         session = store.session("a")
         turn = session.turn("q", lease=0.001)
-        while not store.check().found:
+        while not store.maintenance.check().found:
             pass
-        (notice,) = store.check().notices
+        (notice,) = store.maintenance.check().notices
         assert notice.kind == "turn"
-        (repair,) = store.check(repair=True).repaired
+        (repair,) = store.maintenance.check(repair=True).repaired
         assert repair.message == notice.message
-        assert store.check().found == ()
-        assert session.turns()[0].status == "interrupted"
+        assert store.maintenance.check().found == ()
+        assert session.turns.list()[0].status == "interrupted"
         with session.turn("live"):
-            assert store.check().found == ()
+            assert store.maintenance.check().found == ()
         assert turn.id == "1.1"
 
     def test_a_check_of_more_sessions_than_a_page(self, store: Store):
         for number in range(55):
             store.session(f"s{number}").append(user("x"))
         steps: list[Any] = []
-        assert store.check(deep=False, progress=lambda *progress: steps.append(progress)).sound
+        assert store.maintenance.check(deep=False, progress=lambda *progress: steps.append(progress)).ok
         assert steps == [(50, 55), (55, 55)]
 
     def test_a_backup_is_a_complete_copy(self, store: Store, tmp_path: Any):
@@ -80,7 +80,7 @@ class TestMaintenance:
         path = str(tmp_path / "backup.db")
         steps: list[tuple[int, int]] = []
         try:
-            backup = store.backup(path, progress=lambda done, total: steps.append((done, total)))
+            backup = store.maintenance.backup(path, progress=lambda done, total: steps.append((done, total)))
         except NotSupported:
             pytest.skip("This engine does not support backups.")
         assert backup == path
@@ -91,28 +91,28 @@ class TestMaintenance:
         assert os.name != "posix" or os.stat(path).st_mode & 0o777 == 0o600
         store.session("a").append(user("later"))
         with pytest.raises(FileExists):
-            store.backup(path)
+            store.maintenance.backup(path)
         with recollect.store.open(path) as copy:
             assert texts(copy.session("a"))[-2:] == ["m1", "m2"]
-            assert copy.check().found == ()
+            assert copy.maintenance.check().found == ()
             assert [session.id for session in copy.list_sessions(deleted=True)] == ["trash"]
-        store.backup(path, overwrite=True)
+        store.maintenance.backup(path, overwrite=True)
         with recollect.store.open(path) as copy:
             assert texts(copy.session("a"))[-1] == "later"
 
     def test_invalid_backup_paths(self, store: Store, tmp_path: Any):
         try:
-            store.backup(tmp_path / "first.db")
+            store.maintenance.backup(tmp_path / "first.db")
         except NotSupported:
             pytest.skip("This engine does not support backups.")
         for odd in ("", ":memory:", "a\0b", str(tmp_path)):
             with pytest.raises(InvalidValue):
-                store.backup(odd, overwrite=True)
+                store.maintenance.backup(odd, overwrite=True)
         if store.path != ":memory:":
             with pytest.raises(InvalidValue):
-                store.backup(store.path, overwrite=True)
+                store.maintenance.backup(store.path, overwrite=True)
         with pytest.raises(recollect.StoreUnavailable):
-            store.backup(tmp_path / "nowhere" / "b.db")
+            store.maintenance.backup(tmp_path / "nowhere" / "b.db")
 
     def test_space_adds_up_and_is_reclaimed(self, store: Store):
         session = store.session("a")
@@ -120,7 +120,7 @@ class TestMaintenance:
             session.append([tool_call_message(str(number)), tool_result_message(str(number), text="x" * 50_000)])
         session.append({"role": "user", "content": "y" * 300_000})
         try:
-            space = store.space()
+            space = store.maintenance.space()
         except NotSupported:
             pytest.skip("This engine has no file whose size could be measured.")
         parts = (space.text, space.tool_output, space.attachments, space.index, space.free, space.other)
@@ -128,12 +128,12 @@ class TestMaintenance:
         assert all(size >= 0 for size in parts)
         assert space.tool_output >= 1_000_000
         assert space.text >= 300_000
-        assert space.tables["messages"] == space.text + space.tool_output
+        assert space.tables["messages"] + space.tables["message_versions"] == space.text + space.tool_output
         store.erase_session("a")
-        after = store.space()
+        after = store.maintenance.space()
         assert space.total - after.total + after.free > 1_000_000
-        result = store.optimize()
+        result = store.maintenance.optimize()
         assert result.freed == max(result.before - result.after, 0)
-        assert store.space().free == 0
-        assert store.space().total < space.total - 1_000_000
-        assert store.check().found == ()
+        assert store.maintenance.space().free == 0
+        assert store.maintenance.space().total < space.total - 1_000_000
+        assert store.maintenance.check().found == ()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from recollect.errors import (
     AmbiguousFormat,
+    BranchNotFound,
     InvalidValue,
     KeyReused,
     MessageNotFound,
@@ -209,9 +210,9 @@ class TestAppend:
         check_counts(session)
         assert session.input_tokens == 2
         assert session.output_tokens == 7
-        session.delete_message(1)
+        session.delete_messages([1])
         check_counts(session)
-        session.restore_message(1)
+        session.restore_messages([1])
         check_counts(session)
         session.rewind(1)
         check_counts(session)
@@ -278,14 +279,12 @@ class TestRead:
     def test_deleted_messages_are_omitted_unless_requested(self, store: Store):
         session = store.session("a")
         session.append(numbered_messages(5))
-        session.delete_message(2)
-        session.delete_message("1.4")
+        session.delete_messages([2])
+        session.delete_messages(["1.4"])
         assert texts(session) == ["m1", "m3", "m5"]
         assert [m.text for m in session.messages(last=2)] == ["m3", "m5"]
         assert [m.text for m in session.messages(last=2, deleted=True)] == ["m4", "m5"]
         assert [m.text for m in session.messages(deleted=True)] == ["m1", "m2", "m3", "m4", "m5"]
-        assert [m.text for m in session.iter_messages()] == ["m1", "m3", "m5"]
-        assert [m.text for m in session.iter_messages(deleted=True)] == ["m1", "m2", "m3", "m4", "m5"]
 
     def test_one_message_by_its_id(self, store: Store):
         session = store.session("a")
@@ -296,7 +295,7 @@ class TestRead:
         assert session.message(2).text == "other"
         assert session.message("2.2").text == "other"
         assert session.message("1.3").text == "m3"
-        session.delete_message("1.3")
+        session.delete_messages(["1.3"])
         assert session.message("1.3").deleted_at is not None
         missing = (3, 0, 99, "1.4", "1.0", "2.1", "3.1", "2.3", f"{10**30}.1", f"1.{10**30}", 10**30)
         for id in missing:
@@ -306,46 +305,71 @@ class TestRead:
             with pytest.raises(InvalidValue):
                 session.message(invalid)  # type: ignore[arg-type]
 
-    def test_an_iterator_ends_at_the_last_message_of_its_start(self, store: Store):
-        session = store.session("a")
-        session.append(numbered_messages(2_300))
-        texts_read: list[str] = []
-        for message in session.iter_messages():
-            texts_read.append(message.text)
-            if len(texts_read) in (1, 1_000, 1_001, 2_300):
-                store.session("a").append(user("meanwhile"))
-        assert texts_read == [f"m{n}" for n in range(1, 2_301)]
-        assert len(session.messages()) == 2_304
-
-    def test_an_iterator_stays_on_its_path_after_a_rewind(self, store: Store):
-        session = store.session("a")
-        session.append(numbered_messages(1_500))
-        texts_read: list[str] = []
-        for message in session.iter_messages():
-            texts_read.append(message.text)
-            if len(texts_read) == 10:
-                session.rewind(5)
-                session.append(user("elsewhere"))
-        assert texts_read == [f"m{n}" for n in range(1, 1_501)]
-        assert texts(session) == ["m1", "m2", "m3", "m4", "m5", "elsewhere"]
-
-    def test_an_abandoned_iterator_leaves_the_store_usable(self, store: Store):
-        session = store.session("a")
-        session.append(numbered_messages(3))
-        for message in session.iter_messages():
-            assert message.text == "m1"
-            break
-        session.append(user("m4"))
-        assert len(texts(session)) == 4
-
     def test_more_messages_than_a_page_with_deleted_messages(self, store: Store):
         session = store.session("a")
         session.append(numbered_messages(2_001))
         for position in (1, 1_000, 1_001, 2_000, 2_001):
-            session.delete_message(position)
+            session.delete_messages([position])
         expected = [f"m{n}" for n in range(1, 2_002) if n not in (1, 1_000, 1_001, 2_000, 2_001)]
         assert texts(session) == expected
-        assert [m.text for m in session.iter_messages()] == expected
+
+    def test_a_branch_is_read_in_pages(self, store: Store):
+        session = store.session("a")
+        session.append(numbered_messages(1_203))
+        session.delete_messages([5])
+        session.rewind(2)
+        session.append([user("other"), user("last")])
+        first, second = session.branches.list()
+        assert texts(session) == ["m1", "m2", "other", "last"]
+        assert session.messages(branch=second) == session.messages()
+        assert [m.text for m in session.messages(branch=1)] == [f"m{n}" for n in range(1, 1_204) if n != 5]
+        assert len(session.messages(branch=first, deleted=True)) == 1_203
+        assert [m.text for m in session.messages(2, branch=1)] == ["m1202", "m1203"]
+        assert [m.text for m in session.messages(branch=1, after=3, limit=2)] == ["m4", "m6"]
+        assert [m.text for m in session.messages(branch=1, before="1.3", limit=1)] == ["m2"]
+        assert [m.text for m in session.messages(branch=2, after="1.2")] == ["other", "last"]
+        with pytest.raises(MessageNotFound):
+            session.messages(branch=2, after="1.9")
+        for missing in (3, 0, -1, 10**30, True):
+            with pytest.raises(BranchNotFound):
+                session.messages(branch=missing)
+        with pytest.raises(InvalidValue, match="branch must not be combined with active"):
+            session.messages(branch=1, active=True)
+
+    def test_a_budget_of_the_model_visible_messages(self, store: Store):
+        session = store.session("a")
+        session.append({"role": "system", "content": "sys", "tokens": 1})
+        for n in range(1, 4):
+            session.append([{**user(f"q{n}"), "tokens": 10}, {**assistant(f"r{n}"), "tokens": 10}])
+        for budget in (61, 41, 40, 0):
+            visible = session.messages(active=True, budget=budget)
+            assert [m.text for m in visible] == [m["content"] for m in session.history("openai", budget=budget)]
+        session.compact(before=4, summary="short", tokens=1)
+        system, summary, *_ = session.messages(active=True, budget=10**6)
+        assert (system.text, summary.text.endswith("short"), summary.metadata) == ("sys", True, {"compaction": 1})
+        for arguments in ({}, {"active": True, "last": 1}, {"active": True, "branch": 1}, {"active": True, "after": 0}):
+            with pytest.raises(InvalidValue, match="budget must be passed with active=True"):
+                session.messages(budget=5, **cast("Any", arguments))
+        with pytest.raises(InvalidValue, match="budget must be"):
+            session.messages(active=True, budget=-1)
+
+    def test_an_append_is_found_by_its_key(self, store: Store):
+        session = store.session("a")
+        assert session.find_append("k") is None
+        appended = session.append([user("1"), user("2")], key="k")
+        revision = session.revision
+        for messages in (None, [user("1"), user("2")]):
+            result = session.find_append("k", messages)
+            assert result is not None
+            assert (result.ids, result.repeated) == (appended.ids, True)
+        with pytest.raises(KeyReused):
+            session.find_append("k", user("1"))
+        turn = session.turn("q", key="t")
+        result = session.find_append("t", user("q"))
+        assert result is not None
+        assert result.ids == [turn.id]
+        turn.complete()
+        assert (session.fork().find_append("k"), session.refresh().revision > revision) == (None, True)
 
     def test_a_budget_omits_the_oldest_turns(self, store: Store):
         session = store.session("a")

@@ -1,88 +1,46 @@
-"""Owners: each has its own sessions, settings and last session."""
+"""Owners: each has its own sessions, records and last session."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from recollect.errors import (
-    InvalidValue,
-    SessionNotFound,
-)
 from recollect.store import Store
 from recollect_conformance.database import DatabaseUnderTest, list_all_sessions
-from recollect_conformance.examples import NAN, texts, user
-
-
-class TestSettings:
-    """The last session, and the caller's settings."""
-
-    def test_the_last_session(self, store: Store, database: DatabaseUnderTest):
-        assert store.last_session() is None
-        store.session("a")
-        store.session("b")
-        assert store.last_session() == store.get_session("b")
-        store.set_last_session("a")
-        store.session("b")
-        store = database.reopen()
-        assert store.last_session() == store.get_session("a")
-        store.delete_session("a")
-        assert store.last_session() == store.get_session("b")
-        store.restore_session("a")
-        assert store.last_session() == store.get_session("a")
-        with pytest.raises(SessionNotFound):
-            store.set_last_session("nobody")
-
-    @pytest.mark.parametrize("value", ["text", 0, False, [], {"a": [None, 1.5]}, 2**80, "\ud800\0", ""])
-    def test_settings_hold_any_json(self, store: Store, database: DatabaseUnderTest, value: Any):
-        assert store.setting("k") is None
-        assert store.setting("k", "default") == "default"
-        store.set_setting("k", "before")
-        store.set_setting("k", value)
-        store = database.reopen()
-        assert store.setting("k", "default") == value
-        assert type(store.setting("k")) is type(value)
-        store.set_setting("k", None)
-        assert store.setting("k", "default") == "default"
-
-    def test_settings_refuse_values_that_are_not_json(self, store: Store):
-        store.set_setting("k", "kept")
-        for invalid in (NAN, object(), {1: 2}, b"x", {1, 2}):
-            with pytest.raises(InvalidValue):
-                store.set_setting("k", invalid)
-        assert store.setting("k") == "kept"
+from recollect_conformance.examples import texts, user
 
 
 class TestOwners:
-    """Each owner has its own sessions, settings and ids."""
+    """Each owner has its own sessions, records and ids."""
 
     def test_owners_do_not_see_one_another(self, store: Store, database: DatabaseUnderTest):
         ann, bob = database.open("ann"), database.open("bob")
         for name, other in (("nobody", store), ("ann", ann), ("bob", bob)):
             assert other.get_session("a") is None
-            other.create_session("a").append(user(name), key="k")
-            other.set_setting("k", name)
-        ann.set_last_session("a")
+            other.session("a", exist_ok=False).append(user(name), key="k")
+            other.records.put("k", "x", name)
         bob.delete_session("a")
         assert [len(list_all_sessions(other)) for other in (store, ann, bob)] == [1, 1, 0]
         assert [other.shown_counts(["a"]) for other in (store, ann, bob)] == [[1], [1], [0]]
-        assert [other.setting("k") for other in (store, ann, bob)] == ["nobody", "ann", "bob"]
+        assert [[record.value for record in other.records.list("k")] for other in (store, ann, bob)] == [
+            ["nobody"],
+            ["ann"],
+            ["bob"],
+        ]
         assert ann.erase_session("a") == ["a"]
         assert texts(store.session("a")) == ["nobody"]
         assert texts(bob.restore_session("a")) == ["bob"]
-        assert bob.last_session() == bob.get_session("a")
 
     def test_owners_are_listed(self, store: Store, database: DatabaseUnderTest):
-        assert store.owners().names == ()
+        assert store.maintenance.owners().names == ()
         ann, bob, dora = database.open("ann"), database.open("bob"), database.open("dora")
-        ann.create_session("a")
-        bob.create_session("a")
+        ann.session("a", exist_ok=False)
+        bob.session("a", exist_ok=False)
         bob.delete_session("a")
-        dora.set_setting("k", 1)
+        dora.records.put("k", "x", 1)
         for other in (store, ann):
-            assert (other.owners().names, other.owners().everyone) == (("ann", "bob", "dora"), True)
-        store.create_session("a")
-        assert (store.check(file=False).sound, ann.check(file=False).sound) == (True, True)
+            assert (other.maintenance.owners().names, other.maintenance.owners().everyone) == (
+                ("ann", "bob", "dora"),
+                True,
+            )
+        store.session("a", exist_ok=False)
+        assert (store.maintenance.check(file=False).ok, ann.maintenance.check(file=False).ok) == (True, True)
         bob.erase_session("a")
-        assert ann.owners().names == ("", "ann", "dora")
+        assert ann.maintenance.owners().names == ("", "ann", "dora")

@@ -1,5 +1,7 @@
 """Retention: pruning by age, count and size, and emptying the trash."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import base64
@@ -28,8 +30,8 @@ def list_ids(store: Store, **arguments: Any) -> list[str]:
 
 def prune_after(store: Store, days: float, **rules: Any) -> PruneReport:
     """Prune as if `days` days had passed."""
-    scope = store.scope()
-    return store.follow(storage.retention.prune(replace(scope, now=scope.now + int(days * DAY)), **rules))
+    scope = store._scope()
+    return store._follow(storage.retention.prune(replace(scope, now=scope.now + int(days * DAY)), **rules))
 
 
 def pruned_ids(report: PruneReport) -> list[str]:
@@ -52,7 +54,7 @@ class TestPruneSessions:
         report = prune_after(store, 10_000)
         assert (report.count, report.bytes, report.messages, report.trimmed, report.outputs) == (0, 0, 0, 0, 0)
         assert (report.oldest_at, report.newest_at) == (None, None)
-        assert store.prune().count == 0
+        assert store.maintenance.prune().count == 0
         assert list_ids(store) == ["a"]
 
     def test_prune_by_age_and_restore(self, store: Store, database: DatabaseUnderTest):
@@ -67,7 +69,9 @@ class TestPruneSessions:
         ]  # fmt: skip
         assert (report.count, report.messages, report.dry_run, report.erased) == (3, 6, False, False)
         assert report.bytes == sum(session.bytes for session in report.sessions) > 0
-        assert report.oldest_at == report.sessions[0].active_at <= (report.newest_at or 0)
+        assert report.oldest_at == report.sessions[0].active_at
+        assert report.newest_at is not None
+        assert report.newest_at >= report.sessions[0].active_at
         store = database.reopen()
         assert (list_ids(store), sorted(list_ids(store, deleted=True))) == ([], ["a", "b", "c"])
         with pytest.raises(SessionInTrash):
@@ -78,7 +82,7 @@ class TestPruneSessions:
 
     def test_age_counts_from_the_last_activity(self, store: Store):
         store.session("old").append(user("x"))
-        report = store.prune(older_than=0)
+        report = store.maintenance.prune(older_than=0)
         assert pruned_ids(report) in (["old"], [])  # it may have been active in this millisecond
         assert PruneReport.from_dict(report.to_dict()) == report
 
@@ -105,32 +109,32 @@ class TestPruneSessions:
     def test_prune_by_count(self, store: Store):
         for number in range(6):
             store.session(f"s{number}", pinned=number == 0)
-        assert pruned_ids(store.prune(keep=3)) == ["s1", "s2"]
+        assert pruned_ids(store.maintenance.prune(keep=3)) == ["s1", "s2"]
         assert list_ids(store) == ["s5", "s4", "s3", "s0"]
-        assert pruned_ids(store.prune(keep=3)) == []
-        assert pruned_ids(store.prune(keep=0)) == ["s3", "s4", "s5"]
+        assert pruned_ids(store.maintenance.prune(keep=3)) == []
+        assert pruned_ids(store.maintenance.prune(keep=0)) == ["s3", "s4", "s5"]
         assert list_ids(store) == ["s0"]
 
     def test_prune_by_size_begins_with_the_oldest(self, store: Store):
         for number in range(5):
             store.session(f"s{number}", pinned=number == 1).append(user("x" * 1_000))
-        sizes = {session.id: session.bytes for session in store.prune(keep=0, dry_run=True).sessions}
+        sizes = {session.id: session.bytes for session in store.maintenance.prune(keep=0, dry_run=True).sessions}
         total = sum(sizes.values()) + sizes["s0"]
-        assert pruned_ids(store.prune(max_bytes=total, dry_run=True)) == []
-        assert pruned_ids(store.prune(max_bytes=total - 1, dry_run=True)) == ["s0"]
-        assert pruned_ids(store.prune(max_bytes=total - sizes["s0"] - 1)) == ["s0", "s2"]
-        assert pruned_ids(store.prune(max_bytes=0)) == ["s3", "s4"]
+        assert pruned_ids(store.maintenance.prune(max_bytes=total, dry_run=True)) == []
+        assert pruned_ids(store.maintenance.prune(max_bytes=total - 1, dry_run=True)) == ["s0"]
+        assert pruned_ids(store.maintenance.prune(max_bytes=total - sizes["s0"] - 1)) == ["s0", "s2"]
+        assert pruned_ids(store.maintenance.prune(max_bytes=0)) == ["s3", "s4"]
         assert list_ids(store) == ["s1"]
 
     def test_attachments_count_as_size(self, store: Store):
         store.session("a").append(Draft(role="user", parts=(AttachmentPart(mime_type="image/png", data=IMAGE),)))
-        (session,) = store.prune(keep=0, dry_run=True).sessions
+        (session,) = store.maintenance.prune(keep=0, dry_run=True).sessions
         assert session.bytes > 10_000
 
     def test_combined_rules_report_the_reason_for_each_session(self, store: Store):
         for number in range(4):
             store.session(f"s{number}").append(user("x" * 500))
-        report = store.prune(keep=2, max_bytes=10)
+        report = store.maintenance.prune(keep=2, max_bytes=10)
         assert [(session.id, session.reason) for session in report.sessions] == [
             ("s0", "count"), ("s1", "count"), ("s2", "size"), ("s3", "size"),
         ]  # fmt: skip
@@ -139,8 +143,8 @@ class TestPruneSessions:
         for name in ("a", "b", "c"):
             store.session(name).append(user(name))
         store.delete_session("a")
-        scope = store.scope()
-        store.run(storage.sessions.restore(replace(scope, now=scope.now + 31 * DAY), "a"))
+        scope = store._scope()
+        store._run(storage.sessions.restore(replace(scope, now=scope.now + 31 * DAY), "a"))
         assert list_ids(store) == ["c", "b", "a"]
         assert pruned_ids(prune_after(store, 31, older_than="30d", dry_run=True)) == ["b", "c"]
         assert pruned_ids(prune_after(store, 31, keep=1, dry_run=True)) == ["b", "c"]
@@ -148,13 +152,13 @@ class TestPruneSessions:
 
     def test_a_session_restored_between_plan_and_deletion_stays(self, store: Store):
         store.session("a")
-        plan = storage.retention.prune(store.scope(), keep=0)
-        candidates = store.run(next(plan))
+        plan = storage.retention.prune(store._scope(), keep=0)
+        candidates = store._run(next(plan))
         store.delete_session("a")
-        scope = store.scope()
-        store.run(storage.sessions.restore(replace(scope, now=scope.now + 1_000), "a"))
+        scope = store._scope()
+        store._run(storage.sessions.restore(replace(scope, now=scope.now + 1_000), "a"))
         with pytest.raises(StopIteration) as stopped:
-            plan.send(store.run(plan.send(candidates)))
+            plan.send(store._run(plan.send(candidates)))
         assert pruned_ids(stopped.value.value) == []
         assert list_ids(store) == ["a"]
 
@@ -162,15 +166,15 @@ class TestPruneSessions:
         with store.session("a").turn("q"):
             assert pruned_ids(prune_after(store, 0, keep=0)) == []
             assert list_ids(store) == ["a"]
-        assert pruned_ids(store.prune(keep=0)) == ["a"]
+        assert pruned_ids(store.maintenance.prune(keep=0)) == ["a"]
 
     def test_delegates_are_pruned_with_their_parent_and_not_alone(self, store: Store):
         store.session("main")
         store.session("main:delegate:a", parent="main").append(numbered_messages(2))
         store.session("main:delegate:a:delegate:b", parent="main:delegate:a")
         store.session("other")
-        assert pruned_ids(store.prune(keep=2, dry_run=True)) == []
-        report = store.prune(keep=1)
+        assert pruned_ids(store.maintenance.prune(keep=2, dry_run=True)) == []
+        report = store.maintenance.prune(keep=1)
         assert [(session.id, session.reason) for session in report.sessions] == [
             ("main", "count"), ("main:delegate:a", "parent"), ("main:delegate:a:delegate:b", "parent"),
         ]  # fmt: skip
@@ -180,19 +184,19 @@ class TestPruneSessions:
     def test_a_pinned_delegate_prevents_pruning_its_parent(self, store: Store):
         store.session("main")
         store.session("main:delegate:a", parent="main", pinned=True)
-        assert pruned_ids(store.prune(keep=0)) == []
+        assert pruned_ids(store.maintenance.prune(keep=0)) == []
 
     def test_delegates_of_a_parent_in_the_trash_can_be_pruned(self, store: Store):
         store.session("main")
         store.session("main:delegate:a", parent="main")
         store.delete_session("main")
-        assert pruned_ids(store.prune(keep=0)) == ["main:delegate:a"]
+        assert pruned_ids(store.maintenance.prune(keep=0)) == ["main:delegate:a"]
 
     def test_erasing_keeps_the_messages_that_forks_share(self, store: Store):
         session = store.session("a")
         session.append(numbered_messages(4))
         session.fork(2, id="f").update(pinned=True)
-        report = store.prune(keep=0, erase=True)
+        report = store.maintenance.prune(keep=0, erase=True)
         assert (pruned_ids(report), report.erased) == (["a"], True)
         assert list_ids(store, deleted=True) == []
         assert texts(store.session("f")) == ["m1", "m2"]
@@ -202,24 +206,24 @@ class TestPruneSessions:
     def test_prune_more_than_a_batch(self, store: Store):
         for number in range(210):
             store.session(f"s{number:03}")
-        report = store.prune(keep=5)
+        report = store.maintenance.prune(keep=5)
         assert pruned_ids(report) == [f"s{number:03}" for number in range(205)]
         assert len(list_ids(store)) == 5
-        assert store.empty_trash().count == 205
+        assert store.maintenance.empty_trash().count == 205
         assert list_ids(store, deleted=True) == []
 
     def test_a_session_used_between_plan_and_deletion_stays(self, store: Store):
         for name in ("a", "b", "c", "d"):
             store.session(name)
-        plan = storage.retention.prune(store.scope(), keep=0)
-        candidates = store.run(next(plan))
+        plan = storage.retention.prune(store._scope(), keep=0)
+        candidates = store._run(next(plan))
         store.session("a").append(user("still here"))
         store.session("b").update(pinned=True)
         store.delete_session("c")
         op = plan.send(candidates)
         try:
             while True:
-                op = plan.send(store.run(op))
+                op = plan.send(store._run(op))
         except StopIteration as done:
             report = done.value
         assert pruned_ids(report) == ["d"]
@@ -229,7 +233,7 @@ class TestPruneSessions:
         store.session("a")
         for rule in _INVALID_RULES:
             with pytest.raises(InvalidValue):
-                store.prune(**rule)
+                store.maintenance.prune(**rule)
             assert list_ids(store) == ["a"], rule
 
 
@@ -242,15 +246,15 @@ class TestEmptyTrash:
             store.delete_session(name)
         store.session("a").append(user("another"))
         store.session("living")
-        assert store.empty_trash(older_than="1d").count == 0
-        preview = store.empty_trash(dry_run=True)
+        assert store.maintenance.empty_trash(older_than="1d").count == 0
+        preview = store.maintenance.empty_trash(dry_run=True)
         assert (pruned_ids(preview), preview.messages, preview.dry_run, preview.erased) == (["a", "b"], 4, True, True)
         assert all(session.reason == "trash" for session in preview.sessions)
         assert len(list_ids(store, deleted=True)) == 2
-        assert pruned_ids(store.empty_trash()) == ["a", "b"]
+        assert pruned_ids(store.maintenance.empty_trash()) == ["a", "b"]
         assert list_ids(store, deleted=True) == []
         assert sorted(list_ids(store)) == ["a", "living"]
-        assert store.empty_trash().count == 0
+        assert store.maintenance.empty_trash().count == 0
 
     def test_forks_keep_the_messages_that_they_share(self, store: Store):
         session = store.session("a")
@@ -259,6 +263,6 @@ class TestEmptyTrash:
         store.session("a").fork(2, id="g")
         store.delete_session("a")
         store.delete_session("g")
-        assert sorted(pruned_ids(store.empty_trash())) == ["a", "g"]
+        assert sorted(pruned_ids(store.maintenance.empty_trash())) == ["a", "g"]
         assert texts(store.session("f")) == ["m1", "m2", "m3"]
         check_counts(store.session("f"))

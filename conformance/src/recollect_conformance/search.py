@@ -136,7 +136,7 @@ class TestSearch:
         thinking = {"type": "thinking", "thinking": "perhaps a walrus", "signature": "x"}
         session.append({"role": "assistant", "content": [thinking, {"type": "text", "text": "hello"}]})
         session.append(tool_call_message("t"))
-        session.record_tool_result("t", status="error", error_message="no such porpoise")
+        session.tools.record_result("t", status="error", error_message="no such porpoise")
         (hit,) = search(store, "walrus")
         assert (hit.kind, hit.message) == ("reasoning", "1.1")
         (hit,) = search(store, "porpoise")
@@ -376,7 +376,7 @@ class TestSearchPages:
         session_with(store, *(["word"] * 20), id="b")
         page = store.search("word", 5)
         messages = [(hit.session, hit.message) for hit in page]
-        session.delete_message("1.3")
+        session.delete_messages(["1.3"])
         store.erase_session("b")
         while page.next is not None:
             page = store.search("word", 5, after=page.next)

@@ -55,7 +55,7 @@ class TestSearchChanges:
         session_with(store, "a heron", "sandpiper", title="heron")
         session_with(store, "another heron", id="b")
         if indexed:
-            store.index()
+            store.maintenance.index()
         store.erase_session("a")
         assert find_names(store, "heron") == ["b:1.1"]
         assert (
@@ -71,29 +71,29 @@ class TestSearchChanges:
         session = session_with(store, "heron one", "heron two")
         fork = session.fork(id="f")
         assert find_name_set(store, "heron") == {"1.1", "1.2"}
-        session.delete_message("1.1")
+        session.delete_messages(["1.1"])
         assert find_names(store, "heron") == ["1.2"]
         assert find_names(store, "heron", session="f") == ["f:1.2"]
-        fork.restore_message("1.1")
+        fork.restore_messages(["1.1"])
         assert find_name_set(store, "heron") == {"1.1", "1.2"}
 
     def test_a_message_that_is_deleted_before_it_is_indexed(self, store: Store):
         session = session_with(store, "heron one", "heron two")
-        session.delete_message("1.1")
+        session.delete_messages(["1.1"])
         assert find_names(store, "heron") == ["1.2"]
-        session.restore_message("1.1")
+        session.restore_messages(["1.1"])
         assert find_name_set(store, "heron") == {"1.1", "1.2"}
 
     def test_rewind_and_switch(self, store: Store):
         session = session_with(store, "heron one", "heron two")
-        store.index()
+        store.maintenance.index()
         session.rewind(1)
         session.append(user("heron three"))
         assert find_name_set(store, "heron") == {"1.1", "1.2", "2.2"}
-        session.switch(1)
+        session.branches.switch(1)
         session.append(user("heron four"))
         assert find_name_set(store, "heron") == {"1.1", "1.2", "1.3", "2.2"}
-        session.switch(2)
+        session.branches.switch(2)
         session.append(user("heron five"))
         assert find_name_set(store, "heron", session="a") == {"1.1", "1.2", "1.3", "2.2", "2.3"}
 
@@ -118,12 +118,12 @@ class TestSearchChanges:
         for number in range(3):
             session.append(user(f"heron {number}"))
             assert len(find_names(store, "heron")) == number + 1
-            assert store.index() == 0
+            assert store.maintenance.index() == 0
         answer.write("heron")
         answer.close()
         turn.complete()
         assert find_name_set(store, "heron") == {"1.2", "1.3", "1.4", "1.5"}
-        assert store.reindex() == 5
+        assert store.maintenance.reindex() == 5
         assert find_name_set(store, "heron") == {"1.2", "1.3", "1.4", "1.5"}
         store.erase_session("a")
         assert find_names(store, "heron") == []
@@ -188,7 +188,7 @@ class TestSearchChanges:
         session.fork(at=2, id="f", title="other").append(user("heron four"))
         store.session("f").fork(id="g")
         if indexed:
-            store.index()
+            store.maintenance.index()
         store.erase_session("a", forks="keep")
         hits = search(store, "heron")
         assert sorted(hit.text for hit in hits) == ["heron four", "heron one", "heron two"]
@@ -221,15 +221,15 @@ class TestSearchChanges:
         """Check that a message is removed from the index with the same words with which it was added."""
         session = store.session("a")
         session.append([user("start"), tool_call_message("t", tool="fly")])
-        store.index()
+        store.maintenance.index()
         for _ in range(6):
             session.append([user(f"m{n}") for n in range(197)])
-            store.index()
+            store.maintenance.index()
         session.append(tool_result_message("t", text="late"))
         session.append([tool_call_message("u", tool="swim"), user("x"), tool_result_message("u", text="soon")])
         session_with(store, "keeps the index from being empty", id="b")
         before = find_name_set(store, "tool:fly OR tool:swim")
-        store.reindex()
+        store.maintenance.reindex()
         assert find_name_set(store, "tool:fly OR tool:swim") == before
         store.erase_session("a")
         assert (
@@ -256,43 +256,43 @@ class TestSearchIndex:
     """Updating and rebuilding the index."""
 
     def test_index_and_reindex_return_counts(self, store: Store):
-        assert (store.index(), store.reindex()) == (0, 0)
+        assert (store.maintenance.index(), store.maintenance.reindex()) == (0, 0)
         session = session_with(store, *(f"word {n}" for n in range(450)), title="word")
-        assert store.index() == 450
-        assert store.index() == 0
+        assert store.maintenance.index() == 450
+        assert store.maintenance.index() == 0
         session.append(user("one more"))
         session.rewind(10)
         session.append([user("another"), user("branch")])
-        assert store.index() == 3
-        assert store.reindex() == 453
-        assert store.index() == 0
+        assert store.maintenance.index() == 3
+        assert store.maintenance.reindex() == 453
+        assert store.maintenance.index() == 0
         assert len(store.search("word", 1000)) == 451
 
     def test_searching_counts_as_indexing(self, store: Store):
         session_with(store, "one", "two")
         store.search("one")
-        assert store.index() == 0
+        assert store.maintenance.index() == 0
 
     def test_index_after_an_erasure(self, store: Store):
         session_with(store, "one", "two")
         session_with(store, "three", id="b")
-        assert store.index() == 3
+        assert store.maintenance.index() == 3
         store.erase_session("a")
-        assert store.index() <= 1
-        assert (store.index(), store.reindex()) == (0, 1)
+        assert store.maintenance.index() <= 1
+        assert (store.maintenance.index(), store.maintenance.reindex()) == (0, 1)
         session_with(store, "four")
-        assert store.index() == 1
+        assert store.maintenance.index() == 1
 
     def test_a_rebuilt_index_returns_the_same_hits(self, store: Store):
         session = session_with(store, "heron", "stork", title="heron and stork")
         session.fork(at=1, id="f", title="crane").append(
             [tool_call_message("t", tool="crane"), tool_result_message("t", text="heron")]
         )
-        session.delete_message(2)
+        session.delete_messages([2])
         queries = ("heron", "stork", "crane", "ron", "tool:crane", "NOT heron", "heron OR stork")
         before = [search(store, query) for query in queries]
-        store.reindex()
-        store.reindex()
+        store.maintenance.reindex()
+        store.maintenance.reindex()
         assert [search(store, query) for query in queries] == before
 
     def test_concurrent_searches_and_writes(self, store: Store):
@@ -305,8 +305,8 @@ class TestSearchIndex:
 
         run_concurrently(work)
         assert len(store.search("word", 1000)) == 64
-        assert store.index() == 0
-        assert store.reindex() == 64
+        assert store.maintenance.index() == 0
+        assert store.maintenance.reindex() == 64
 
     def test_a_search_is_complete_while_others_erase_and_rebuild(self, store: Store):
         session_with(store, *["heron"] * 40)
@@ -315,10 +315,10 @@ class TestSearchIndex:
             for n in range(6):
                 if number < 2:
                     session_with(store, "stork", "stork", id=f"s{number}.{n}")
-                    store.index()
+                    store.maintenance.index()
                     store.erase_session(f"s{number}.{n}")
                 elif number == 2:
-                    store.reindex()
+                    store.maintenance.reindex()
                 else:
                     assert len(store.search("heron", 1000)) == 40
 
@@ -344,7 +344,7 @@ class TestSearchIndexSeveralStores:
         stores = [store, *(database.open() for _ in range(3))]
         for number in range(20):
             session_with(store, *["heron"] * 30, id=f"s{number}", title="heron")
-        counts = run_concurrently(lambda number: stores[number].index(), len(stores))
+        counts = run_concurrently(lambda number: stores[number].maintenance.index(), len(stores))
         assert sum(counts) == 600
         for other in stores:
             assert len(other.search("heron", 1000)) == 620
@@ -366,6 +366,6 @@ class TestSearchIndexSeveralStores:
         bob.erase_session("a", forks="erase")
         assert find_names(bob, "heron") == []
         assert len(search(store, "heron")) == 3
-        assert ann.reindex() == 2
+        assert ann.maintenance.reindex() == 2
         assert len(search(store, "heron")) == 3
         assert len(search(ann, "heron")) == 2

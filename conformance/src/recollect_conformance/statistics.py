@@ -49,7 +49,7 @@ class TestStatistics:
         stats = store.stats()
         assert (stats.sessions, stats.messages, stats.turns, stats.tokens, stats.tool_calls) == (0, 0, 0, 0, 0)
         assert (stats.by_model, stats.by_channel, stats.by_day) == ((), (), ())
-        assert store.tool_stats() == []
+        assert store.tools.stats() == []
         empty = store.session("a").stats()
         assert (empty.sessions, empty.messages, empty.by_day) == (1, 0, ())
 
@@ -121,7 +121,7 @@ class TestStatistics:
         fork.append(numbered_messages(1))
         session.rewind(1)
         session.append(numbered_messages(2))
-        session.delete_message("1.4")
+        session.delete_messages(["1.4"])
         assert store.stats().messages == 4 + 1 + 2 - 1
         assert (session.stats().messages, fork.stats().messages) == (5, 1)
         store.delete_session("cli:a")
@@ -150,7 +150,7 @@ class TestToolStatistics:
         latencies = [number * 10 for number in range(1, count + 1)]
         shuffled_latencies = sorted(latencies, key=lambda latency: latency * 7919 % 1009)
         call_tool(store.session("a"), "grep", shuffled_latencies)
-        (stats,) = store.tool_stats()
+        (stats,) = store.tools.stats()
         for rank, percentile in ((50, stats.p50_ms), (95, stats.p95_ms)):
             assert percentile in latencies
             assert sum(latency <= percentile for latency in latencies) * 100 >= rank * count
@@ -160,18 +160,18 @@ class TestToolStatistics:
         session = store.session("a")
         call_tool(session, "grep", [10, 20, 30])
         call_tool(session, "grep", [1000], status="error")
-        call_tool(session, "grep", [9999], status="canceled")
+        call_tool(session, "grep", [9999], status="cancelled")
         session.append(tool_call_message("open", tool="grep"))
         session.append(tool_call_message("running", tool="read"))
-        session.start_tool_call("running")
-        grep, read = store.tool_stats()
-        assert (grep.tool, grep.period, grep.calls, grep.failures, grep.canceled) == ("grep", None, 6, 1, 1)
+        session.tools.start("running")
+        grep, read = store.tools.stats()
+        assert (grep.tool, grep.period, grep.calls, grep.failures, grep.cancelled) == ("grep", None, 6, 1, 1)
         assert (grep.unanswered, grep.p50_ms, grep.p95_ms) == (1, 20, 1000)
         assert (read.tool, read.calls, read.unanswered, read.p50_ms, read.p95_ms) == ("read", 1, 1, None, None)
-        assert store.tool_stats(tool="read") == [read]
-        assert store.tool_stats(tool="none") == []
+        assert store.tools.stats(tool="read") == [read]
+        assert store.tools.stats(tool="none") == []
         store.delete_session("a")
-        assert store.tool_stats() == []
+        assert store.tools.stats() == []
 
     def test_by_period(self, store: Store):
         session = store.session("a")
@@ -179,25 +179,25 @@ class TestToolStatistics:
             call_tool(session, "t", [5], day)
 
         def periods(period: Any, offset: int = 0) -> dict[str | None, int]:
-            return {stats.period: stats.calls for stats in store.tool_stats(period=period, utc_offset=offset)}
+            return {stats.period: stats.calls for stats in store.tools.stats(period=period, utc_offset=offset)}
 
         assert list(periods("day")) == ["2025-03-02", "2025-03-03", "2025-03-09", "2025-03-10", "2025-04-01"]
         assert periods("week") == {"2025-02-24": 1, "2025-03-03": 2, "2025-03-10": 1, "2025-03-31": 1}
         assert periods("month") == {"2025-03": 4, "2025-04": 1}
         assert periods("month", -13 * 60) == {"2025-03": 5}
         assert periods(None) == {None: 5}
-        assert len(store.tool_stats(since="2025-03-10", period="day")) == 2
-        assert len(store.tool_stats(until="2025-03-10", period="day")) == 3
+        assert len(store.tools.stats(since="2025-03-10", period="day")) == 2
+        assert len(store.tools.stats(until="2025-03-10", period="day")) == 3
         for invalid in ("year", "", 5):
             with pytest.raises(InvalidValue):
                 periods(invalid)
         with pytest.raises(InvalidValue):
-            store.tool_stats(tool=5)  # type: ignore[arg-type]
+            store.tools.stats(tool=5)  # type: ignore[arg-type]
 
     def test_another_owner_is_not_counted(self, database: DatabaseUnderTest):
         mine, theirs = database.open("me"), database.open("you")
         if mine is theirs:
             pytest.skip("This database can be opened only once.")
         mine.session("a").append([tool_call_message("1"), tool_result_message("1")])
-        assert [stats.calls for stats in mine.tool_stats()] == [1]
-        assert (theirs.tool_stats(), theirs.stats().messages, mine.stats().messages) == ([], 0, 2)
+        assert [stats.calls for stats in mine.tools.stats()] == [1]
+        assert (theirs.tools.stats(), theirs.stats().messages, mine.stats().messages) == ([], 0, 2)

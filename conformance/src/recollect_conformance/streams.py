@@ -67,7 +67,7 @@ class TestStreams:
             with turn.stream() as second:
                 second.write("three")
         assert texts(session) == ["q", "one two", "three"]
-        assert session.turns()[0].status == "completed"
+        assert session.turns.list()[0].status == "completed"
 
     def test_reasoning_and_text_in_their_order(self, store: Store, database: DatabaseUnderTest):
         answer = start_stream(store)
@@ -107,12 +107,12 @@ class TestStreams:
         message = session.messages()[1]
         assert formats.response(message) == response
         assert (message.state, message.model) == ("completed", response["model"])
-        assert [call.status for call in session.tool_calls()] == ["pending"]
-        info = session.turns()[0]
+        assert [call.status for call in session.tools.list()] == ["pending"]
+        info = session.turns.list()[0]
         assert (info.model, info.output_tokens) == (response["model"], message.output_tokens)
         check_counts(session)
-        session.record_tool_result(session.tool_calls()[0].call_id, "ok")
-        assert [call.status for call in session.tool_calls()] == ["success"]
+        session.tools.record_result(session.tools.list()[0].call_id, "ok")
+        assert [call.status for call in session.tools.list()] == ["success"]
 
     def test_closed_with_a_message_in_a_named_format(self, store: Store):
         answer = start_stream(store)
@@ -157,7 +157,7 @@ class TestStreams:
         message = session.messages()[1]
         assert (message.text, message.state) == ("half an ans", "error")
         assert message.error == {"name": "ConnectionError", "message": "reset"}
-        assert session.turns()[0].status == "failed"
+        assert session.turns.list()[0].status == "failed"
         check_counts(session)
 
     def test_a_keyboard_interrupt_marks_the_message_as_interrupted(self, store: Store):
@@ -167,7 +167,7 @@ class TestStreams:
             raise KeyboardInterrupt
         message = session.messages()[1]
         assert (message.text, message.state, message.error) == ("half an ans", "interrupted", None)
-        assert session.turns()[0].status == "cancelled"
+        assert session.turns.list()[0].status == "cancelled"
         check_counts(session)
 
     def test_the_end_of_a_turn_interrupts_an_open_stream(self, store: Store):
@@ -207,9 +207,9 @@ class TestStreams:
             with pytest.raises((SessionNotFound, TurnClosed)):
                 act()
         assert [(message.text, message.state) for message in fork.messages(1)] == [("half", "interrupted")]
-        assert [turn.status for turn in fork.turns()] == ["interrupted"]
+        assert [turn.status for turn in fork.turns.list()] == ["interrupted"]
         fork.turn("continue").complete()
-        assert store.check().sound
+        assert store.maintenance.check().ok
         check_counts(fork.refresh())
 
     def test_closing_twice_counts_once(self, store: Store):
@@ -235,20 +235,20 @@ class TestStreams:
         answer.turn.complete()
         session = store.session("a")
         check_counts(session)
-        assert session.turns()[0].output_tokens == 7
-        assert len(session.tool_calls()) == 1
+        assert session.turns.list()[0].output_tokens == 7
+        assert len(session.tools.list()) == 1
 
     def test_a_message_deleted_while_it_streams(self, store: Store):
         answer = start_stream(store)
         session = store.session("a")
-        session.delete_message(answer.id)
+        session.delete_messages([answer.id])
         answer.write("into nothing")
         answer.flush()
         check_counts(session.refresh())
         answer.close(ANTHROPIC_RESPONSE)
         assert texts(session) == ["q"]
         check_counts(session.refresh())
-        session.restore_message(answer.id)
+        session.restore_messages([answer.id])
         check_counts(session)
 
     def test_a_message_deleted_in_a_fork_while_it_streams(self, store: Store):
@@ -258,7 +258,7 @@ class TestStreams:
         answer.close()
         assert texts(fork) == ["q", "shared"]
         check_counts(fork.refresh())
-        fork.delete_message(answer.id)
+        fork.delete_messages([answer.id])
         check_counts(store.session("a"))
         check_counts(fork)
 
@@ -271,7 +271,7 @@ class TestStreams:
         answer.close()
         assert texts(session) == ["q", "elsewhere"]
         check_counts(session.refresh())
-        session.switch(1)
+        session.branches.switch(1)
         assert texts(session) == ["q", "late"]
         check_counts(session)
 
@@ -303,5 +303,5 @@ class TestStreams:
         assert session.message(answer.id).pinned
         answer.close()
         assert (session.message(answer.id).pinned, session.message(answer.id).text) == (True, "half and whole")
-        session.unpin_message(answer.id)
+        session.pin_message(answer.id, pinned=False)
         assert not session.message(answer.id).pinned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from recollect_conformance.examples import (
 
 def call_statuses(session: Session) -> list[tuple[str, str]]:
     """Return the id and status of each call of the active path."""
-    return [(call.call_id, call.status) for call in session.tool_calls()]
+    return [(call.call_id, call.status) for call in session.tools.list()]
 
 
 class TestTools:
@@ -34,22 +35,23 @@ class TestTools:
     def test_pending_running_success(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.append([user("q"), tool_call_message("t1")])
-        call = session.tool_calls()[0]
+        call = session.tools.list()[0]
         assert (call.message, call.part, call.call_id, call.tool) == ("1.2", 0, "t1", "read_file")
         assert (call.status, call.started_at, call.completed_at, call.latency_ms) == ("pending", None, None, None)
-        session.start_tool_call("t1")
-        running = session.tool_calls()[0]
+        session.tools.start("t1")
+        running = session.tools.list()[0]
         assert running.status == "running"
         assert running.started_at is not None
         time.sleep(0.02)
-        message = session.record_tool_result("t1", "contents")
+        message = session.tools.record_result("t1", "contents")
         assert (message.id, message.role, message.tool_results[0].output) == ("1.3", "tool", "contents")
-        done = database.reopen().session("a").tool_calls()[0]
+        done = database.reopen().session("a").tools.list()[0]
         assert (done.status, done.result_message, done.result_part) == ("success", "1.3", 0)
         assert done.started_at == running.started_at
         assert done.completed_at is not None
         assert done.latency_ms is not None
-        assert done.latency_ms == done.completed_at - running.started_at >= 20
+        assert timedelta(milliseconds=done.latency_ms) == done.completed_at - running.started_at
+        assert done.latency_ms >= 20
 
     def test_a_result_in_a_message(self, store: Store):
         session = store.session("a")
@@ -62,21 +64,21 @@ class TestTools:
             ]
         )
         assert call_statuses(session) == [("t1", "success"), ("t2", "success"), ("t3", "success")]
-        assert [(c.result_message, c.result_part) for c in session.tool_calls()] == [("1.4", 1), ("1.2", 0), ("1.4", 0)]
+        assert [(c.result_message, c.result_part) for c in session.tools.list()] == [("1.4", 1), ("1.2", 0), ("1.4", 0)]
 
     def test_results_of_openai(self, store: Store):
         session = store.session("a")
         session.append(OPENAI_MESSAGES)
         assert call_statuses(session) == [("call_1", "success"), ("call_2", "success")]
-        assert [c.tool for c in session.tool_calls()] == ["weather", "weather"]
+        assert [c.tool for c in session.tools.list()] == ["weather", "weather"]
 
-    @pytest.mark.parametrize("status", ["error", "canceled"])
+    @pytest.mark.parametrize("status", ["error", "cancelled"])
     def test_a_failed_call(self, store: Store, database: DatabaseUnderTest, status: Any):
         session = store.session("a")
         session.append(tool_call_message("t"))
-        session.record_tool_result("t", status=status, error_code="E5", error_message="no such file", latency_ms=7)
+        session.tools.record_result("t", status=status, error_code="E5", error_message="no such file", latency_ms=7)
         session = database.reopen().session("a")
-        call = session.tool_calls()[0]
+        call = session.tools.list()[0]
         assert (call.status, call.error_code, call.error_message) == (status, "E5", "no such file")
         assert call.latency_ms == 7
         part = session.messages()[1].tool_results[0]
@@ -96,8 +98,8 @@ class TestTools:
     def test_any_json_is_a_result(self, store: Store, database: DatabaseUnderTest, output: Any):
         session = store.session("a")
         session.append(tool_call_message("t"))
-        session.record_tool_result("t", output, metadata={"host": "x"})
-        session.record_tool_result("t", output)
+        session.tools.record_result("t", output, metadata={"host": "x"})
+        session.tools.record_result("t", output)
         part = database.reopen().session("a").messages()[1].tool_results[0]
         assert (part.text if isinstance(output, str) else part.data) == output
         assert part.metadata == {"host": "x"}
@@ -112,10 +114,10 @@ class TestTools:
         ]  # fmt: skip
         for arguments in invalid:
             with pytest.raises(InvalidValue):
-                session.record_tool_result("t", **arguments)
+                session.tools.record_result("t", **arguments)
         for id in ("", None, 5):
             with pytest.raises((InvalidValue, ToolCallNotFound)):
-                session.record_tool_result(id, "x")  # type: ignore[arg-type]
+                session.tools.record_result(id, "x")  # type: ignore[arg-type]
         assert call_statuses(session) == [("t", "pending")]
         assert len(session.messages()) == 1
 
@@ -123,7 +125,7 @@ class TestTools:
         session = store.session("a")
         session.append([tool_call_message("t"), user("x")])
         store.session("b").append(tool_call_message("other"))
-        for call in (session.start_tool_call, session.record_tool_result):
+        for call in (session.tools.start, session.tools.record_result):
             with pytest.raises(ToolCallNotFound) as excinfo:
                 call("other")
             assert "'other'" in str(excinfo.value)
@@ -134,34 +136,34 @@ class TestTools:
     def test_a_repeated_result_is_stored_once(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.append(tool_call_message("t"))
-        first = session.record_tool_result("t", {"n": 1}, latency_ms=5)
+        first = session.tools.record_result("t", {"n": 1}, latency_ms=5)
         session.append(assistant("so"))
         new_session = database.reopen().session("a")
-        assert new_session.record_tool_result("t", {"n": 1}, latency_ms=9).id == first.id
+        assert new_session.tools.record_result("t", {"n": 1}, latency_ms=9).id == first.id
         assert len(new_session.messages()) == 3
-        assert new_session.tool_calls()[0].latency_ms == 5
+        assert new_session.tools.list()[0].latency_ms == 5
         check_counts(new_session.refresh())
 
     def test_a_different_result_is_refused_and_the_first_kept(self, store: Store):
         session = store.session("a")
         session.append(tool_call_message("t"))
-        session.record_tool_result("t", "one")
+        session.tools.record_result("t", "one")
         for other in ({"output": "two"}, {"output": "one", "status": "error"}, {"output": ["one"]}):
             with pytest.raises(ToolCallAnswered):
-                session.record_tool_result("t", **other)  # type: ignore[arg-type]
+                session.tools.record_result("t", **other)  # type: ignore[arg-type]
         with pytest.raises(ToolCallAnswered):
-            session.start_tool_call("t")
+            session.tools.start("t")
         assert [m.tool_results[0].output for m in session.messages()[1:]] == ["one"]
         assert call_statuses(session) == [("t", "success")]
 
     def test_a_handle_has_the_revision_of_its_own_changes(self, store: Store):
         session = store.session("a")
         session.append(tool_call_message("t"))
-        session.start_tool_call("t")
+        session.tools.start("t")
         info = store.get_session("a")
         assert info is not None
         assert session.revision == info.revision
-        session.record_tool_result("t", "x")
+        session.tools.record_result("t", "x")
         check_counts(session)
         session.append(user("next"), expected=session.revision)
 
@@ -171,17 +173,17 @@ class TestTools:
         session = store.session("a")
         for n in range(1, 4):
             session.append([user("q"), tool_call_message("call_0")])
-            session.record_tool_result("call_0", f"r{n}")
+            session.tools.record_result("call_0", f"r{n}")
         assert call_statuses(session) == [("call_0", "success")] * 3
-        assert [c.result_message for c in session.tool_calls()] == ["1.3", "1.6", "1.9"]
+        assert [c.result_message for c in session.tools.list()] == ["1.3", "1.6", "1.9"]
         session.append([tool_call_message("call_0"), tool_call_message("call_0")])
-        session.record_tool_result("call_0", "newest")
-        assert [c.status for c in session.tool_calls()][-2:] == ["pending", "success"]
-        session.record_tool_result("call_0", "before it")
+        session.tools.record_result("call_0", "newest")
+        assert [c.status for c in session.tools.list()][-2:] == ["pending", "success"]
+        session.tools.record_result("call_0", "before it")
         session = database.reopen().session("a")
-        assert [c.result_message for c in session.tool_calls()][-2:] == ["1.13", "1.12"]
+        assert [c.result_message for c in session.tools.list()][-2:] == ["1.13", "1.12"]
         with pytest.raises(ToolCallAnswered):
-            session.record_tool_result("call_0", "no more")
+            session.tools.record_result("call_0", "no more")
 
     def test_a_call_id_that_repeats_many_times(self, store: Store):
         session = store.session("a")
@@ -189,31 +191,31 @@ class TestTools:
             [message for n in range(60) for message in (tool_call_message("0"), tool_result_message("0", text=str(n)))]
         )
         session.append([tool_call_message("1"), user("x"), tool_call_message("0")])
-        session.record_tool_result("0", "last")
-        session.record_tool_result("1", "one")
+        session.tools.record_result("0", "last")
+        session.tools.record_result("1", "one")
         assert call_statuses(session)[-2:] == [("1", "success"), ("0", "success")]
-        assert [c.result_message for c in session.tool_calls()][:60] == [f"1.{n}" for n in range(2, 122, 2)]
+        assert [c.result_message for c in session.tools.list()][:60] == [f"1.{n}" for n in range(2, 122, 2)]
 
     def test_parallel_calls_are_distinguished(self, store: Store):
         session = store.session("a")
         with session.turn("q") as turn:
             turn.add(tool_call_message("a", "b", "c"))
-            session.start_tool_call("b")
-            session.start_tool_call("a")
+            session.tools.start("b")
+            session.tools.start("a")
             assert [status for _, status in call_statuses(session)] == ["running", "running", "pending"]
-            message = session.record_tool_result("b", "B")
+            message = session.tools.record_result("b", "B")
             assert message.turn == 1
-            session.record_tool_result("c", status="canceled")
-            assert [status for _, status in call_statuses(session)] == ["running", "success", "canceled"]
-            session.record_tool_result("a", "A", status="error")
-        assert [status for _, status in call_statuses(session)] == ["error", "success", "canceled"]
+            session.tools.record_result("c", status="cancelled")
+            assert [status for _, status in call_statuses(session)] == ["running", "success", "cancelled"]
+            session.tools.record_result("a", "A", status="error")
+        assert [status for _, status in call_statuses(session)] == ["error", "success", "cancelled"]
         assert [message.turn for message in session.messages()] == [1, 1, 1, 1, 1]
 
     def test_two_calls_with_one_id_in_one_message(self, store: Store):
         session = store.session("a")
         session.append([tool_call_message("x", "x"), tool_result_message("x", "x")])
         assert call_statuses(session) == [("x", "success"), ("x", "success")]
-        assert {c.result_part for c in session.tool_calls()} == {0, 1}
+        assert {c.result_part for c in session.tools.list()} == {0, 1}
 
 
 class TestToolsOfTurns:
@@ -221,14 +223,14 @@ class TestToolsOfTurns:
 
     def call_errors(self, session: Session) -> list[tuple[str, str | None]]:
         """Return the status and error code of each call."""
-        return [(call.status, call.error_code) for call in session.tool_calls()]
+        return [(call.status, call.error_code) for call in session.tools.list()]
 
     def open_turn(self, session: Session, lease: float = 60) -> Turn:
         """Open a turn with a completed, a running and a pending call."""
         turn = session.turn("q", lease=lease)
         turn.add(tool_call_message("done", "runs", "waits"))
-        session.start_tool_call("runs")
-        session.record_tool_result("done", "x")
+        session.tools.start("runs")
+        session.tools.record_result("done", "x")
         return turn
 
     def test_an_abandoned_turn_cancels_its_calls(self, store: Store, database: DatabaseUnderTest):
@@ -240,10 +242,10 @@ class TestToolsOfTurns:
         assert session.revision > before
         assert self.call_errors(session) == [
             ("success", None),
-            ("canceled", "interrupted"),
-            ("canceled", "interrupted"),
+            ("cancelled", "interrupted"),
+            ("cancelled", "interrupted"),
         ]
-        _, running, pending = session.tool_calls()
+        _, running, pending = session.tools.list()
         assert (running.result_message, running.result_part, running.latency_ms, pending.started_at) == (
             None,
             None,
@@ -254,18 +256,18 @@ class TestToolsOfTurns:
         assert running.started_at is not None
         assert running.error_message is not None
         assert "interrupted" in running.error_message
-        (stats,) = session.store.tool_stats()
-        assert (stats.calls, stats.canceled, stats.unanswered) == (3, 2, 0)
+        (stats,) = session.store.tools.stats()
+        assert (stats.calls, stats.cancelled, stats.unanswered) == (3, 2, 0)
 
     def test_a_late_result_belongs_to_its_call(self, store: Store):
         session = store.session("a")
         self.open_turn(session, lease=0.01)
         time.sleep(0.05)
         session = store.session("a")
-        session.record_tool_result("runs", "late", latency_ms=9)
+        session.tools.record_result("runs", "late", latency_ms=9)
         session.append(tool_result_message("waits"))
         assert self.call_errors(session) == [("success", None)] * 3
-        _, running, pending = session.tool_calls()
+        _, running, pending = session.tools.list()
         assert (running.latency_ms, running.error_message, pending.error_message) == (9, None, None)
         assert (running.result_message, pending.result_message) == ("1.4", "1.5")
 
@@ -274,7 +276,7 @@ class TestToolsOfTurns:
         session = store.session("a")
         code = {"fail": "failed", "cancel": "cancelled"}[way]
         getattr(self.open_turn(session), way)()
-        assert self.call_errors(session) == [("success", None), ("canceled", code), ("canceled", code)]
+        assert self.call_errors(session) == [("success", None), ("cancelled", code), ("cancelled", code)]
 
     def test_a_turn_that_is_completed_leaves_its_calls_open(self, store: Store):
         session = store.session("a")
@@ -285,21 +287,21 @@ class TestToolsOfTurns:
         session = store.session("a")
         self.open_turn(session)
         with session.turn("again", take_over=True) as turn:
-            assert self.call_errors(session)[1:] == [("canceled", "interrupted")] * 2
+            assert self.call_errors(session)[1:] == [("cancelled", "interrupted")] * 2
             turn.add(tool_call_message("mine"))
             assert call_statuses(session)[-1] == ("mine", "pending")
 
     def test_calls_outside_the_turn_are_not_cancelled(self, store: Store):
         session = store.session("a")
         session.append([user("q"), tool_call_message("before", "ran before")])
-        session.start_tool_call("ran before")
+        session.tools.start("ran before")
         time.sleep(0.02)
         turn = session.turn("next")
         session.append(tool_call_message("outside"))
         turn.add(tool_call_message("within"))
         turn.fail()
         assert call_statuses(session) == [
-            ("before", "pending"), ("ran before", "running"), ("outside", "pending"), ("within", "canceled"),
+            ("before", "pending"), ("ran before", "running"), ("outside", "pending"), ("within", "cancelled"),
         ]  # fmt: skip
 
     def test_an_older_call_that_the_turn_started_is_cancelled(self, store: Store):
@@ -307,21 +309,21 @@ class TestToolsOfTurns:
         session.append([user("q"), tool_call_message("may I", "not yet")])
         fork = session.fork(id="f")
         turn = fork.turn("yes")
-        fork.start_tool_call("may I")
+        fork.tools.start("may I")
         assert call_statuses(fork) == [("may I", "running"), ("not yet", "pending")]
         turn.cancel()
-        assert call_statuses(fork) == [("may I", "canceled"), ("not yet", "pending")]
+        assert call_statuses(fork) == [("may I", "cancelled"), ("not yet", "pending")]
         assert call_statuses(session) == [("may I", "pending"), ("not yet", "pending")]
-        fork.record_tool_result("may I", "yes")
+        fork.tools.record_result("may I", "yes")
         assert call_statuses(fork)[0] == ("may I", "success")
 
     def test_a_late_holder_reopens_its_calls(self, store: Store):
         session = store.session("a")
         turn = self.open_turn(session, lease=0.01)
         time.sleep(0.05)
-        assert call_statuses(store.session("a"))[1:] == [("runs", "canceled"), ("waits", "canceled")]
+        assert call_statuses(store.session("a"))[1:] == [("runs", "cancelled"), ("waits", "cancelled")]
         turn.add(assistant("awake"))
-        assert [(c.status, c.error_code, c.completed_at) for c in session.tool_calls()[1:]] == [
+        assert [(c.status, c.error_code, c.completed_at) for c in session.tools.list()[1:]] == [
             ("running", None, None), ("pending", None, None),
         ]  # fmt: skip
         turn.add(tool_result_message("runs", "waits"))
@@ -342,7 +344,7 @@ class TestToolsOfTurns:
         session = store.session("a")
         messages = [tool_call_message("one", "two"), tool_result_message("one")]
         session.save_turn("q", messages, status=status, key=key)
-        waits = ("pending", None) if status == "completed" else ("canceled", status)
+        waits = ("pending", None) if status == "completed" else ("cancelled", status)
         assert self.call_errors(session) == [("success", None), waits]
         check_counts(session)
 
@@ -350,9 +352,9 @@ class TestToolsOfTurns:
         session = store.session("a")
         self.open_turn(session).fail()
         fork = session.fork("1.2")
-        assert [status for _, status in call_statuses(fork)] == ["pending", "canceled", "canceled"]
-        fork.record_tool_result("waits", "here")
-        assert [status for _, status in call_statuses(session)] == ["success", "canceled", "canceled"]
+        assert [status for _, status in call_statuses(fork)] == ["pending", "cancelled", "cancelled"]
+        fork.tools.record_result("waits", "here")
+        assert [status for _, status in call_statuses(session)] == ["success", "cancelled", "cancelled"]
 
     def test_the_history_after_a_failed_turn_is_valid(self, store: Store):
         session = store.session("a")
@@ -360,8 +362,8 @@ class TestToolsOfTurns:
         session.append(user("continue"))
         history = session.history("anthropic")
         assert [repair.kind for repair in history.repairs].count("interrupted_call") == 2
-        findings = store.check(deep=False)
-        assert findings.sound
+        findings = store.maintenance.check(deep=False)
+        assert findings.ok
         assert "unanswered" in {finding.kind for finding in findings.notices}
 
 
@@ -372,26 +374,26 @@ class TestToolsOnBranches:
         session = store.session("a")
         session.append([user("q"), tool_call_message("t")])
         fork = session.fork(id="f")
-        fork.record_tool_result("t", "in the fork", latency_ms=3)
+        fork.tools.record_result("t", "in the fork", latency_ms=3)
         assert call_statuses(fork) == [("t", "success")]
         assert call_statuses(session) == [("t", "pending")]
-        session.start_tool_call("t")
-        session.record_tool_result("t", status="error", error_message="in the origin")
+        session.tools.start("t")
+        session.tools.record_result("t", status="error", error_message="in the origin")
         store = database.reopen()
         session, fork = store.session("a"), store.session("f")
         assert call_statuses(session) == [("t", "error")]
-        assert (call_statuses(fork), fork.tool_calls()[0].error_message) == ([("t", "success")], None)
-        assert (session.tool_calls()[0].result_message, fork.tool_calls()[0].result_message) == ("1.3", "2.3")
+        assert (call_statuses(fork), fork.tools.list()[0].error_message) == ([("t", "success")], None)
+        assert (session.tools.list()[0].result_message, fork.tools.list()[0].result_message) == ("1.3", "2.3")
         with pytest.raises(ToolCallAnswered):
-            fork.record_tool_result("t", "again")
+            fork.tools.record_result("t", "again")
 
     def test_a_fork_that_starts_a_shared_call_does_not_change_the_origin(self, store: Store):
         session = store.session("a")
         session.append(tool_call_message("t"))
         fork = session.fork()
-        fork.start_tool_call("t")
+        fork.tools.start("t")
         assert (call_statuses(fork), call_statuses(session)) == ([("t", "running")], [("t", "pending")])
-        session.record_tool_result("t", "x")
+        session.tools.record_result("t", "x")
         assert (call_statuses(fork), call_statuses(session)) == ([("t", "running")], [("t", "success")])
 
     def test_rewinding_before_a_result_reopens_the_call(self, store: Store):
@@ -399,10 +401,10 @@ class TestToolsOnBranches:
         session.append([user("q"), tool_call_message("t"), tool_result_message("t", text="first"), assistant("r")])
         session.rewind("1.2")
         assert call_statuses(session) == [("t", "pending")]
-        session.record_tool_result("t", "second")
-        assert session.tool_calls()[0].result_message == "2.3"
-        session.switch(1)
-        assert session.tool_calls()[0].result_message == "1.3"
+        session.tools.record_result("t", "second")
+        assert session.tools.list()[0].result_message == "2.3"
+        session.branches.switch(1)
+        assert session.tools.list()[0].result_message == "1.3"
         assert call_statuses(session) == [("t", "success")]
         session.rewind("1.2")
         assert call_statuses(session) == [("t", "pending")]
@@ -414,8 +416,8 @@ class TestToolsOnBranches:
         fork = session.fork("1.2")
         assert call_statuses(fork) == [("t", "success")]
         with pytest.raises(ToolCallAnswered):
-            fork.record_tool_result("t", "other")
-        assert fork.record_tool_result("t", "x").id == "1.2"
+            fork.tools.record_result("t", "other")
+        assert fork.tools.record_result("t", "x").id == "1.2"
 
     def test_a_fork_of_a_fork(self, store: Store):
         session = store.session("a")
@@ -423,11 +425,11 @@ class TestToolsOnBranches:
         fork = session.fork()
         fork.append(user("x"))
         second = fork.fork()
-        second.record_tool_result("t", "second")
+        second.tools.record_result("t", "second")
         assert [call_statuses(s)[0][1] for s in (session, fork, second)] == ["pending", "pending", "success"]
-        fork.record_tool_result("t", "first")
+        fork.tools.record_result("t", "first")
         third = fork.fork()
-        assert third.tool_calls()[0].result_message == fork.tool_calls()[0].result_message
+        assert third.tools.list()[0].result_message == fork.tools.list()[0].result_message
         assert [call_statuses(s)[0][1] for s in (session, fork, second, third)] == [
             "pending",
             "success",
@@ -444,18 +446,18 @@ class TestToolsOnBranches:
         store = database.reopen()
         fork, later = store.session("f"), store.session("g")
         assert (call_statuses(fork), call_statuses(later)) == ([("t", "pending")], [("t", "success")])
-        fork.record_tool_result("t", "mine")
+        fork.tools.record_result("t", "mine")
         assert (call_statuses(fork), call_statuses(later)) == ([("t", "success")], [("t", "success")])
-        assert later.tool_calls()[0].result_message == "1.2"
+        assert later.tools.list()[0].result_message == "1.2"
 
     def test_a_result_in_an_erased_fork_is_erased(self, store: Store):
         session = store.session("a")
         session.append(tool_call_message("t"))
         fork = session.fork(id="f")
-        fork.record_tool_result("t", "x")
+        fork.tools.record_result("t", "x")
         store.erase_session("f")
         assert call_statuses(session) == [("t", "pending")]
-        session.record_tool_result("t", "y")
+        session.tools.record_result("t", "y")
         assert texts(session) == ["", ""]
         second_fork = session.fork("1.1")
         assert call_statuses(second_fork) == [("t", "pending")]
@@ -463,8 +465,8 @@ class TestToolsOnBranches:
     def test_a_deleted_and_restored_result(self, store: Store):
         session = store.session("a")
         session.append([*numbered_messages(2), tool_call_message("t"), tool_result_message("t")])
-        session.delete_message(4)
-        session.restore_message(4)
+        session.delete_messages([4])
+        session.restore_messages([4])
         assert call_statuses(session) == [("t", "success")]
 
     def test_many_results_in_one_append_belong_to_their_calls(self, store: Store):
@@ -491,7 +493,7 @@ class TestToolsOnBranches:
             ]
         )
         assert call_statuses(fork) == [("t7", "success"), *((name, "success") for name in names), ("t5", "success")]
-        results = {call.message: call.result_message for call in fork.tool_calls()}
+        results = {call.message: call.result_message for call in fork.tools.list()}
         assert results["1.2"] == "1.3"
         assert (results["1.9"], results["2.84"]) == ("2.165", "2.90")
         assert [status for _, status in call_statuses(origin)] == ["success", *["pending"] * 79, "success"]

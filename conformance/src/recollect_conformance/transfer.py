@@ -37,7 +37,7 @@ def export_bytes(store: Store, ids: list[str] | None = None, format: str = "json
 
 def fill_store(store: Store) -> None:
     """Fill a store with every kind of data."""
-    session = store.session("cli:first", title="First", metadata={"a": [1, None]})
+    session = store.session("cli:first", title="First", metadata={"a": [1, None]}, labels=["b", "a"])
     session.append(ANTHROPIC_MESSAGES)
     session.append(tool_call_message("c1"))
     session.append({"role": "user", "parts": [{"kind": "attachment", "mime_type": "image/png", "data": PICTURE}]})
@@ -47,7 +47,7 @@ def fill_store(store: Store) -> None:
     fork.append(tool_result_message("c1"))
     session.rewind(2)
     session.append(user("another way \ud800\0"))
-    session.delete_message(session.messages()[0].id)
+    session.delete_messages([session.messages()[0].id])
     store.session("cli:first:delegate:search", parent="cli:first").append(OPENAI_MESSAGES)
 
 
@@ -64,8 +64,10 @@ class TestTransfer:
     def test_imported_data_equals_exported_data(self, store: Store, format: str) -> None:
         fill_store(store)
         data = export_bytes(store, format=format)
-        before = {session.id: (session.info, session.messages(deleted=True), session.branches(), session.tool_calls())
-                  for session in store.list_sessions(archived=None, delegates=True)}  # fmt: skip
+        before = {
+            session.id: (session.info, session.messages(deleted=True), session.branches.list(), session.tools.list())
+            for session in store.list_sessions(archived=None, delegates=True)
+        }
         erase_all(store)
         report = export.read(store, io.BytesIO(data))
         assert (report.bad, report.conflicts) == ([], [])
@@ -75,8 +77,8 @@ class TestTransfer:
             assert session is not None
             assert session.info == info
             assert session.messages(deleted=True) == messages
-            assert session.branches() == branches
-            assert session.tool_calls() == calls
+            assert session.branches.list() == branches
+            assert session.tools.list() == calls
             check_counts(session)
         assert export_bytes(store, format=format) == data
 

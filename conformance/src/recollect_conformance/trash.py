@@ -1,5 +1,7 @@
 """The trash: sessions are moved there, restored completely, or erased."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import pytest
@@ -38,7 +40,7 @@ class TestTrash:
             before.token_count,
             None,
         )
-        assert [branch.id for branch in session.branches()] == [1, 2]
+        assert [branch.id for branch in session.branches.list()] == [1, 2]
 
     def test_a_restored_session_keeps_its_place_in_the_list(self, store: Store):
         for id in "abcd":
@@ -56,13 +58,13 @@ class TestTrash:
 
     def test_after_restoring_the_last_written_session_is_listed_first(self, store: Store):
         """Check the order if a session is created in the same millisecond as the trashed one."""
-        time = store.session("a").active_at
+        time = store.session("a").info.active_at_ms
         store.delete_session("a")
-        scope = replace(store.scope(), now=time)
-        assert store.run(storage.sessions.create(scope, "b", {})).active_at == time
+        scope = replace(store._scope(), now=time)
+        assert store._run(storage.sessions.create(scope, "b", {})).active_at_ms == time
         store.restore_session("a")
         for id in ("b", "a", "b"):
-            store.run(storage.appends.append(replace(store.scope(), now=time), id, [Draft(role="user", parts=())]))
+            store._run(storage.appends.append(replace(store._scope(), now=time), id, [Draft(role="user", parts=())]))
             assert list_ids(store)[0] == id
 
     def test_a_trashed_session_refuses_everything_but_restoring(self, store: Store):
@@ -73,15 +75,14 @@ class TestTrash:
         calls = (
             session.refresh,
             session.messages,
-            session.branches,
-            lambda: list(session.iter_messages()),
+            session.branches.list,
+            lambda: session.messages(branch=1),
             lambda: session.append(user("x")),
             lambda: session.update(title="x"),
             lambda: session.turn("x"),
             lambda: session.rewind(1),
             lambda: session.fork(id="f"),
             lambda: turn.add(user("x")),
-            lambda: store.set_last_session("a"),
             lambda: store.delete_session("a"),
         )
         for call in calls:
@@ -163,5 +164,5 @@ class TestTrash:
         for id in "bca":
             store.delete_session(id)
         assert sorted(list_ids(store, deleted=True)) == ["a", "b", "c"]
-        times = [session.deleted_at or 0 for session in list_all_sessions(store, deleted=True)]
+        times = [session.info.deleted_at_ms or 0 for session in list_all_sessions(store, deleted=True)]
         assert times == sorted(times, reverse=True)

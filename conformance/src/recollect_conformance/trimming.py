@@ -39,18 +39,18 @@ class TestTrim:
 
     def test_complete_turns_are_deleted_and_can_be_restored(self, store: Store, database: DatabaseUnderTest):
         session = session_of_turns(store, 5)
-        assert store.prune(max_messages=20).trimmed == 0
-        assert store.prune(max_messages=10, dry_run=True).trimmed == 12
+        assert store.maintenance.prune(max_messages=20).trimmed == 0
+        assert store.maintenance.prune(max_messages=10, dry_run=True).trimmed == 12
         assert session.refresh().message_count == 20
         revision = session.revision
-        assert store.prune(max_messages=10).trimmed == 12
+        assert store.maintenance.prune(max_messages=10).trimmed == 12
         session = database.reopen().session("a")
         assert [text for text in texts(session) if text] == ["q3", "a3", "q4", "a4"]
         assert session.revision > revision
         check_counts(session)
-        assert session.store.prune(max_messages=10).trimmed == 0
+        assert session.store.maintenance.prune(max_messages=10).trimmed == 0
         for message in session.messages(deleted=True):
-            session.restore_message(message.id)
+            session.restore_messages([message.id])
         assert session.message_count == 20
         check_counts(session)
 
@@ -62,23 +62,23 @@ class TestTrim:
         with session.turn("second") as turn:
             for number in range(10):
                 turn.add(assistant(str(number)))
-        assert store.prune(max_messages=1).trimmed == 2
+        assert store.maintenance.prune(max_messages=1).trimmed == 2
         assert texts(session)[:2] == ["Be brief.", "second"]
         assert len(texts(session)) == 12
         check_counts(session.refresh())
 
     def test_trimming_together_with_another_rule(self, store: Store):
         session_of_turns(store, 3)
-        report = store.prune(older_than="30d", max_messages=4)
+        report = store.maintenance.prune(older_than="30d", max_messages=4)
         assert (report.trimmed, report.count) == (8, 0)
 
     def test_messages_that_a_fork_shares_stay(self, store: Store):
         session = session_of_turns(store, 4)
         fork = session.fork(6, id="f")
-        assert store.prune(max_messages=4).trimmed == 0
+        assert store.maintenance.prune(max_messages=4).trimmed == 0
         assert (len(texts(session)), len(texts(fork))) == (16, 6)
         store.erase_session("f")
-        assert store.prune(max_messages=4).trimmed == 12
+        assert store.maintenance.prune(max_messages=4).trimmed == 12
         check_counts(session.refresh())
 
     def test_trimming_over_several_branches(self, store: Store):
@@ -88,8 +88,8 @@ class TestTrim:
         session.rewind(10)
         session.append(numbered_messages(6))
         count = session.message_count
-        assert store.prune(max_messages=5, dry_run=True).trimmed == (
-            removed_count := store.prune(max_messages=5).trimmed
+        assert store.maintenance.prune(max_messages=5, dry_run=True).trimmed == (
+            removed_count := store.maintenance.prune(max_messages=5).trimmed
         )
         assert session.refresh().message_count == count - removed_count <= 6
         check_counts(session)
@@ -99,8 +99,8 @@ class TestTrim:
         session = store.session("a")
         for _ in range(5):
             session.append(numbered_messages(500))
-        assert store.prune(max_messages=10, dry_run=True).trimmed == 2_490
-        assert store.prune(max_messages=10).trimmed == 2_490
+        assert store.maintenance.prune(max_messages=10, dry_run=True).trimmed == 2_490
+        assert store.maintenance.prune(max_messages=10).trimmed == 2_490
         assert session.refresh().message_count == 10
         check_counts(session)
 
@@ -108,14 +108,14 @@ class TestTrim:
         session = store.session("a")
         session.append([user("q"), *[assistant(str(number)) for number in range(1_500)]])
         session.append(numbered_messages(2))
-        assert store.prune(max_messages=1_000).trimmed == 1_501
+        assert store.maintenance.prune(max_messages=1_000).trimmed == 1_501
         assert texts(session) == ["m1", "m2"]
 
     def test_pinned_and_busy_sessions_are_not_trimmed(self, store: Store):
         session_of_turns(store, 3).update(pinned=True)
         with session_of_turns(store, 3, "b").turn("q"):
-            assert store.prune(max_messages=4).trimmed == 0
-        assert store.prune(max_messages=4).trimmed == 12
+            assert store.maintenance.prune(max_messages=4).trimmed == 0
+        assert store.maintenance.prune(max_messages=4).trimmed == 12
 
 
 class TestDropOutput:
@@ -136,10 +136,10 @@ class TestDropOutput:
             ]
         )
         tokens, revision = session.token_count, session.revision
-        preview = store.prune(tool_output_over=1_000, dry_run=True)
+        preview = store.maintenance.prune(tool_output_over=1_000, dry_run=True)
         assert (preview.outputs, preview.output_bytes > 6_000, preview.count) == (1, True, 0)
         assert (session.refresh().token_count, self.outputs(session)[0][:6]) == (tokens, "large ")
-        report = store.prune(tool_output_over=1_000)
+        report = store.maintenance.prune(tool_output_over=1_000)
         assert (report.outputs, report.output_bytes) == (preview.outputs, preview.output_bytes)
         session = database.reopen().session("a")
         first, second = self.outputs(session)
@@ -151,8 +151,8 @@ class TestDropOutput:
         part = session.messages()[2].tool_results[0]
         assert part.metadata is not None
         assert part.metadata["dropped"]["bytes"] == report.output_bytes
-        assert [call.status for call in session.tool_calls()] == ["success", "success"]
-        assert session.store.prune(tool_output_over=0).outputs == 1
+        assert [call.status for call in session.tools.list()] == ["success", "success"]
+        assert session.store.maintenance.prune(tool_output_over=0).outputs == 1
 
     @pytest.mark.parametrize("format", ["anthropic", "openai"])
     def test_the_next_history_is_still_valid(self, store: Store, format: str):
@@ -160,7 +160,7 @@ class TestDropOutput:
         blocks = [{"type": "text", "text": "large " * 500}, {"type": "text", "text": "more"}]
         result = {"type": "tool_result", "tool_use_id": "1", "content": blocks, "cache_control": {}}
         session.append([tool_call_message("1"), {"role": "user", "content": [result]}])
-        store.prune(tool_output_over=100)
+        store.maintenance.prune(tool_output_over=100)
         last_message = session.history(format)[-1]  # pyright: ignore[reportArgumentType]
         content = last_message["content"] if format == "openai" else last_message["content"][0]["content"]
         assert content.startswith("[This tool output of ")
@@ -177,23 +177,23 @@ class TestDropOutput:
         session.append([Draft(role="assistant", parts=(call,)), Draft(role="tool", parts=(result,))])
         other = store.session("b")
         other.append(Draft(role="user", parts=(image,)))
-        assert store.prune(tool_output_over=5_000).outputs == 1
+        assert store.maintenance.prune(tool_output_over=5_000).outputs == 1
         assert session.messages()[1].tool_results[0].content is None
         part = other.messages()[0].parts[0]
         assert isinstance(part, AttachmentPart)
         assert part.data == IMAGE
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
 
     def test_counts_of_forks_that_share_a_dropped_output(self, store: Store):
         session = store.session("a")
         session.append([tool_call_message("1"), tool_result_message("1", text="x" * 9_000), *numbered_messages(2)])
         fork = session.fork(3, id="f")
         revision = fork.revision
-        assert store.prune(tool_output_over=1_000).outputs == 1
+        assert store.maintenance.prune(tool_output_over=1_000).outputs == 1
         for handle in (session.refresh(), fork.refresh()):
             check_counts(handle)
         assert fork.revision > revision
-        assert store.check().problems == ()
+        assert store.maintenance.check().problems == ()
 
     def test_outputs_of_busy_sessions_and_of_pinned_trees_are_kept(self, store: Store):
         session = store.session("a")
@@ -201,13 +201,13 @@ class TestDropOutput:
         session.fork(id="f").update(pinned=True)
         with store.session("b").turn("q") as turn:
             turn.add([tool_call_message("2"), tool_result_message("2", text="x" * 9_000)])
-            assert store.prune(tool_output_over=1_000).outputs == 0
-        assert store.prune(tool_output_over=1_000).outputs == 1
+            assert store.maintenance.prune(tool_output_over=1_000).outputs == 0
+        assert store.maintenance.prune(tool_output_over=1_000).outputs == 1
 
     def test_many_outputs(self, store: Store):
         session = store.session("a")
         for number in range(50):
             session.append([tool_call_message(str(number)), tool_result_message(str(number), text="x" * 3_000)])
-        assert store.prune(tool_output_over=2_000).outputs == 50
+        assert store.maintenance.prune(tool_output_over=2_000).outputs == 50
         assert all(len(text) < 100 for text in self.outputs(session))
         check_counts(session.refresh())

@@ -38,7 +38,7 @@ SHORT_LEASE = 0.05  # seconds. Short, because tests wait until it expires; longe
 
 def statuses(session: Session) -> list[str]:
     """Return the status of each turn of the active path."""
-    return [turn.status for turn in session.turns()]
+    return [turn.status for turn in session.turns.list()]
 
 
 def wait_for_lease() -> None:
@@ -52,35 +52,35 @@ class TestTurnResumption:
     def test_a_turn_is_resumed_by_its_id(self, store: Store, database: DatabaseUnderTest):
         first = store.session("a").turn("Begin")
         other = database.open().session("a")
-        other.resume_turn(first.id).add(assistant("one"))
-        ended = other.resume_turn(first.id).complete(model="m")
+        other.turns.resume(first.id).add(assistant("one"))
+        ended = other.turns.resume(first.id).complete(model="m")
         assert (ended.id, ended.status, ended.model) == (first.id, "completed", "m")
         assert texts(store.session("a")) == ["Begin", "one"]
         with pytest.raises(TurnClosed):
-            other.resume_turn(first.id).add(assistant("late"))
+            other.turns.resume(first.id).add(assistant("late"))
 
     def test_an_interrupted_turn_is_reopened(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.turn("Begin", lease=SHORT_LEASE).add(tool_call_message("t"))
         wait_for_lease()
         other = database.reopen().session("a")
-        assert (statuses(other), [call.status for call in other.tool_calls()]) == (["interrupted"], ["canceled"])
-        turn = other.resume_turn("1.1")
-        assert (statuses(other), [call.status for call in other.tool_calls()]) == (["open"], ["pending"])
+        assert (statuses(other), [call.status for call in other.tools.list()]) == (["interrupted"], ["cancelled"])
+        turn = other.turns.resume("1.1")
+        assert (statuses(other), [call.status for call in other.tools.list()]) == (["open"], ["pending"])
         turn.add(tool_result_message("t"))
         turn.add(assistant("Done"))
         turn.complete()
-        assert (statuses(other), [call.status for call in other.tool_calls()]) == (["completed"], ["success"])
+        assert (statuses(other), [call.status for call in other.tools.list()]) == (["completed"], ["success"])
 
     def test_a_reopened_turn_without_a_step_is_not_completed(self, store: Store):
         session = store.session("a")
         turn = session.turn("Begin")
         turn.add(tool_call_message("t"))
         assert turn.interrupt({"name": "Cut"}).status == "interrupted"
-        with session.resume_turn(turn.id):
+        with session.turns.resume(turn.id):
             assert statuses(session) == ["open"]
-        assert (statuses(session), [call.status for call in session.tool_calls()]) == (["interrupted"], ["canceled"])
-        with session.resume_turn(turn.id) as second_turn:
+        assert (statuses(session), [call.status for call in session.tools.list()]) == (["interrupted"], ["cancelled"])
+        with session.turns.resume(turn.id) as second_turn:
             second_turn.add(tool_result_message("t"))
         assert statuses(session) == ["completed"]
 
@@ -91,13 +91,13 @@ class TestTurnResumption:
         first.interrupt()
         session.rewind(first.id)
         with pytest.raises(TurnClosed):
-            session.resume_turn(first.id)
+            session.turns.resume(first.id)
         other = store.session("b")
         earlier = other.turn("Begin")
         earlier.interrupt()
         other.turn("Next").complete()
         with pytest.raises(TurnClosed):
-            other.resume_turn(earlier.id)
+            other.turns.resume(earlier.id)
         assert statuses(other) == ["interrupted", "completed"]
 
     @pytest.mark.parametrize("name", ["1.2", "9.9", "1.99"])
@@ -105,14 +105,14 @@ class TestTurnResumption:
         session = store.session("a")
         session.turn("Begin").add(assistant("one"))
         with pytest.raises(TurnNotFound):
-            session.resume_turn(name)
+            session.turns.resume(name)
 
     def test_the_same_key_adds_once(self, store: Store):
         session = store.session("a")
         first = session.turn("Begin", key="k1")
         with pytest.raises(TurnExists) as excinfo:
             session.turn("Begin", key="k1")
-        same_turn = session.resume_turn(excinfo.value.fields["turn"])
+        same_turn = session.turns.resume(excinfo.value.fields["turn"])
         assert first.id == same_turn.id
         result = first.add(assistant("one"), key="k2")
         second_result = same_turn.add(assistant("one"), key="k2")
@@ -138,7 +138,7 @@ class TestTurns:
         assert texts(other) == ["What is it?"]
         assert other.messages()[0].role == "user"
         assert statuses(other) == ["open"]
-        info = other.turns()[0]
+        info = other.turns.list()[0]
         assert info.holder
         assert info.lease_until_at is not None
         assert info.lease_until_at > info.started_at
@@ -195,7 +195,7 @@ class TestTurns:
         ended = session.turn("q").complete(model="m", input_tokens=3, output_tokens=4, latency_ms=5)
         assert (ended.status, ended.model, ended.input_tokens, ended.output_tokens) == ("completed", "m", 3, 4)
         assert (ended.latency_ms, ended.holder, ended.lease_until_at) == (5, None, None)
-        assert session.turns() == [ended]
+        assert session.turns.list() == [ended]
         plain = session.turn("q").complete()
         assert plain.latency_ms is not None
         assert plain.latency_ms >= 0
@@ -207,7 +207,7 @@ class TestTurns:
             turn.add(ANTHROPIC_RESPONSE)
             turn.add(tool_result_message("toolu_9"))
             turn.add(ANTHROPIC_RESPONSE)
-        info = session.turns()[0]
+        info = session.turns.list()[0]
         assert (info.model, info.input_tokens, info.output_tokens) == ("claude-test-1", 32, 14)
         check_counts(session)
 
@@ -223,7 +223,7 @@ class TestTurns:
     def test_failed_with_its_error(self, store: Store, error: Any, error_info: Any):
         session = store.session("a")
         assert session.turn("q").fail(error).error == error_info
-        assert session.turns()[0].error == error_info
+        assert session.turns.list()[0].error == error_info
         assert statuses(session) == ["failed"]
 
     def test_an_error_that_cannot_be_stored_is_refused(self, store: Store):
@@ -243,7 +243,7 @@ class TestTurns:
             raise ZeroDivisionError("by zero")
         assert texts(session) == ["q", "so far"]
         assert statuses(session) == ["failed"]
-        assert session.turns()[0].error == {"name": "ZeroDivisionError", "message": "by zero"}
+        assert session.turns.list()[0].error == {"name": "ZeroDivisionError", "message": "by zero"}
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit])
     def test_an_interrupt_cancels_the_turn(self, store: Store, error: type[BaseException]):
@@ -273,7 +273,7 @@ class TestTurns:
             with pytest.raises(TurnClosed, match="completed"):
                 call()
         assert texts(session) == ["q"]
-        assert session.turns()[0].model == "m"
+        assert session.turns.list()[0].model == "m"
         check_counts(session.refresh())
 
     def test_an_ended_turn_reports_its_status_while_another_is_open(self, store: Store):
@@ -294,7 +294,7 @@ class TestTurns:
         with session.turn({"role": "user", "content": [{"type": "text", "text": "x", "cache_control": None}]}):
             pass
         assert session.history("anthropic", repair=False)[:2] == [tool_call_message("t"), tool_result_message("t")]
-        assert [turn.position for turn in session.turns()] == [1, 3]
+        assert [turn.position for turn in session.turns.list()] == [1, 3]
 
     @pytest.mark.parametrize("invalid", [[], 5, None, {"role": "robot", "content": "x"}])
     def test_a_turn_without_a_valid_message_is_refused(self, store: Store, invalid: Any):
@@ -316,7 +316,7 @@ class TestTurns:
             with pytest.raises(StaleRevision):
                 start("q", expected=mine.revision)
         assert texts(mine) == ["theirs"]
-        assert mine.turns() == []
+        assert mine.turns.list() == []
         mine.turn("q", expected=theirs.revision)
 
     def test_the_turns_of_the_active_path(self, store: Store):
@@ -325,10 +325,10 @@ class TestTurns:
             session.save_turn(f"q{n}", assistant(f"r{n}"))
         session.rewind("1.4")
         session.save_turn("other", assistant("r"))
-        assert [turn.id for turn in session.turns()] == ["1.1", "1.3", "2.5"]
+        assert [turn.id for turn in session.turns.list()] == ["1.1", "1.3", "2.5"]
         fork = session.fork("1.2")
         fork.turn("mine")
-        assert [(turn.id, turn.status) for turn in fork.turns()] == [("1.1", "completed"), ("3.3", "open")]
+        assert [(turn.id, turn.status) for turn in fork.turns.list()] == [("1.1", "completed"), ("3.3", "open")]
 
     def test_messages_appended_during_a_turn_are_not_part_of_it(self, store: Store):
         session = store.session("a")
@@ -350,7 +350,7 @@ class TestTurns:
         check_counts(session)
         turn.complete()
         check_counts(window.refresh())
-        window.switch(1)
+        window.branches.switch(1)
         assert texts(window) == ["m1", "m2", "q", "r"]
         assert statuses(window) == ["completed"]
         check_counts(window)
@@ -381,7 +381,7 @@ class TestSaveTurn:
         check_counts(session)
         session = database.reopen().session("a")
         assert texts(session) == ["q", "On it."]
-        info = session.turns()[0]
+        info = session.turns.list()[0]
         assert (info.status, info.model, info.input_tokens, info.output_tokens) == ("completed", "gpt-test-1", 13, 4)
         assert (info.latency_ms, info.id, info.holder) == (12, "1.1", None)
         assert info.ended_at is not None
@@ -398,15 +398,15 @@ class TestSaveTurn:
         )
         session.save_turn(user("again"))
         assert len(session.messages()) == 5
-        info = session.turns()[0]
+        info = session.turns.list()[0]
         assert (info.model, info.input_tokens, info.output_tokens) == ("m", 1, 2)
-        assert [call.status for call in session.tool_calls()] == ["success"]
+        assert [call.status for call in session.tools.list()] == ["success"]
         assert statuses(session) == ["completed", "completed"]
 
     def test_arguments_take_precedence_over_the_response(self, store: Store):
         session = store.session("a")
         session.save_turn("q", ANTHROPIC_RESPONSE, model="mine", input_tokens=0, output_tokens=1)
-        info = session.turns()[0]
+        info = session.turns.list()[0]
         assert (info.model, info.input_tokens, info.output_tokens) == ("mine", 0, 1)
 
     @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
@@ -414,7 +414,7 @@ class TestSaveTurn:
         session = store.session("a")
         session.save_turn("q", status=status, error={"code": "overloaded"})
         assert statuses(session) == [status]
-        assert session.turns()[0].error == {"code": "overloaded"}
+        assert session.turns.list()[0].error == {"code": "overloaded"}
         for invalid in ("open", "interrupted", "done", None):
             with pytest.raises(InvalidValue):
                 session.save_turn("q", status=invalid)  # type: ignore[arg-type]
@@ -426,7 +426,7 @@ class TestSaveTurn:
             with pytest.raises(InvalidValue):
                 session.save_turn("q", invalid)  # pyright: ignore[reportArgumentType]
         assert texts(session) == []
-        assert session.turns() == []
+        assert session.turns.list() == []
 
     def test_a_key_is_written_once(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
@@ -434,6 +434,6 @@ class TestSaveTurn:
         session = database.reopen().session("a")
         second = session.save_turn("q", ANTHROPIC_RESPONSE, key="k")
         assert (second.ids, second.repeated) == (first.ids, True)
-        assert len(session.turns()) == 1
-        assert len(session.tool_calls()) == 1
+        assert len(session.turns.list()) == 1
+        assert len(session.tools.list()) == 1
         check_counts(session)

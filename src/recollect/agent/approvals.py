@@ -4,8 +4,9 @@ A call is allowed by the configuration (`approve` of the server), by an earlier 
 always), or by the answer to a question. The question goes to the channel of the conversation, and is stored while it is
 pending, so that another window or process can answer it too. If nobody can be asked, the tool is not run.
 
-Decisions are settings of the store. Each names the server, the tool, the user who decided, and a fingerprint of the
-server's configuration and the tool's definition: if one of these changes, the question is asked again.
+Remembered decisions are a record of the store. Each names the server, the tool, the user who decided, and a fingerprint
+of the server's configuration and the tool's definition: if one of these changes, the question is asked again. A pending
+question and its answer are records of the session.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from recollect.agent.events import ApprovalAnswered, ApprovalRequested, Event, Notice
 from recollect.agent.recorder import LEASE, TurnRecording
 from recollect.config.mcp_servers import McpServer
-from recollect.errors import ApprovalNotFound, InvalidValue, StoreError
+from recollect.errors import ApprovalNotFound, InvalidValue, SessionNotFound, StaleRecord, StoreError
 from recollect.model import json, session_ids
 from recollect.model.humanize import truncate
 from recollect.store_async import AsyncSession, AsyncStore
@@ -33,9 +35,10 @@ Decision = Literal["once", "session", "always", "deny"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 """The possible answers: allow this call, the tool in this conversation, or the tool always; or deny the call."""
 
-_GRANTS_KEY = "approvals"
-_PENDING_PREFIX = "approvals.waiting."
-_ANSWER_PREFIX = "approvals.answer."
+_GRANTS_KIND, _GRANTS_KEY = "agent.approvals", "grants"
+_QUESTION_KIND, _PENDING_KEY = "agent.approval", "pending"
+_ANSWER_PREFIX = "answer."
+_NOT_STORED = (StoreError, SessionNotFound)  # the store fails, or the session was deleted meanwhile
 _MAX_GRANTS = 1_000  # stored decisions; the oldest are dropped first, and asked again
 _POLL = 0.25  # seconds between two polls for an answer from another process; each is one indexed read
 _RENEW = LEASE / 3  # seconds: a lease outlives two renewals that fail
@@ -156,16 +159,16 @@ class Approvals:
         return DENIED if decision == "deny" else None
 
     def _approval(self, call: McpCall) -> Approval:
-        scope, session = self._conversation.session.store.scope(), self._conversation.session
+        session = self._conversation.session
         return Approval(
-            id=session_ids.new_id(scope.now),
+            id=session_ids.new_id(time.time_ns() // 1_000_000),
             session=session.id,
             call_id=call.call_id,
             server=call.server.name,
             tool=call.tool,
             arguments=call.arguments,
             who=self.who,
-            holder=scope.holder,
+            holder=session.store.holder,
             turn=None if self._recording is None else self._recording.id,
         )
 
@@ -184,10 +187,10 @@ class Approvals:
         store = self._conversation.session.store
         grant = Grant(
             server=call.server.name, tool=call.tool, fingerprint=call.fingerprint, who=self.who, session=session,
-            at=store.scope().now,
+            at=time.time_ns() // 1_000_000,
         )  # fmt: skip
         try:
-            await _write_grants(store, [*await grants(store), grant][-_MAX_GRANTS:])
+            await _change_grants(store, lambda before: [*before, grant][-_MAX_GRANTS:])
         except StoreError as error:
             text = f"The approval could not be stored and applies to this call only. {error}"
             self._emit(Notice(text=text, level="warning"))
@@ -198,7 +201,7 @@ class Approvals:
         async with self._announce(approval):
             answers = [
                 asyncio.create_task(_ask_approver(approver, approval)),
-                asyncio.create_task(_poll_answer(self._conversation.session.store, approval.id)),
+                asyncio.create_task(_poll_answer(self._conversation.session, approval.id)),
             ]
             renewing = asyncio.create_task(_renew_leases(turns))
             try:
@@ -214,18 +217,18 @@ class Approvals:
     @contextlib.asynccontextmanager
     async def _announce(self, approval: Approval) -> AsyncGenerator[None]:
         """Store the question while it is pending. If the store fails, it is asked in this channel only."""
-        store, key = self._conversation.session.store, _pending_key(approval.session)
-        with contextlib.suppress(StoreError):
-            await store.set_setting(key, msgspec.to_builtins(approval))
+        records = self._conversation.session.records
+        with contextlib.suppress(*_NOT_STORED):
+            await records.put(_QUESTION_KIND, _PENDING_KEY, msgspec.to_builtins(approval))
         self._notify_watchers()
         fields = ("id", "session", "call_id", "server", "tool", "arguments")
         self._emit(ApprovalRequested(**{name: getattr(approval, name) for name in fields}))
         try:
             yield
         finally:
-            with contextlib.suppress(StoreError):
-                await store.set_setting(key, None)
-                await store.set_setting(_ANSWER_PREFIX + approval.id, None)
+            with contextlib.suppress(*_NOT_STORED):
+                await records.delete(_QUESTION_KIND, _PENDING_KEY)
+                await records.delete(_QUESTION_KIND, _ANSWER_PREFIX + approval.id)
             self._notify_watchers()
 
     def _notify_watchers(self) -> None:
@@ -245,13 +248,13 @@ async def _ask_approver(approver: Approver, approval: Approval) -> Decision:
     return await approver(approval)
 
 
-async def _poll_answer(store: AsyncStore, id: str) -> Decision:
+async def _poll_answer(session: AsyncSession, id: str) -> Decision:
     """Poll until another process has stored an answer, and return it."""
     while True:
-        with contextlib.suppress(StoreError):
-            answer = await store.setting(_ANSWER_PREFIX + id)
-            if answer in DECISIONS:
-                return answer
+        with contextlib.suppress(*_NOT_STORED):
+            record = await session.records.get(_QUESTION_KIND, _ANSWER_PREFIX + id)
+            if record is not None and record.value in DECISIONS:
+                return record.value
         await asyncio.sleep(_POLL)
 
 
@@ -271,24 +274,19 @@ def nobody_to_ask_text(server: str, tool: str) -> str:
     )
 
 
-def _pending_key(session: str) -> str:
-    """Return the setting key of a session's question. A digest, because a session id may be as long as a key."""
-    return _PENDING_PREFIX + hashlib.blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 async def pending_approval(session: AsyncSession) -> Approval | None:
     """Return the pending approval of a session; None if its turn is over or its process has ended."""
-    record = await session.store.setting(_pending_key(session.id))
+    record = await session.records.get(_QUESTION_KIND, _PENDING_KEY)
     if record is None:
         return None
     try:
-        approval = msgspec.convert(record, Approval)
+        approval = msgspec.convert(record.value, Approval)
     except msgspec.ValidationError:
         return None
     # turns(after=...) excludes the position itself, so pass the one before the turn.
     position = 0 if approval.turn is None else int(approval.turn.partition(".")[2]) - 1
-    is_open = any(turn.status == "open" for turn in await session.turns(after=position))
-    is_alive = is_open and any(presence.holder == approval.holder for presence in await session.present())
+    is_open = any(turn.status == "open" for turn in await session.turns.list(after=position))
+    is_alive = is_open and any(presence.holder == approval.holder for presence in await session.presence.list())
     return approval if is_alive else None
 
 
@@ -299,25 +297,51 @@ async def answer(session: AsyncSession, decision: str, id: str | None = None) ->
     approval = await pending_approval(session)
     if approval is None or id not in (None, approval.id):
         raise ApprovalNotFound(session=session.id)
-    await session.store.set_setting(_ANSWER_PREFIX + approval.id, decision)
+    await session.records.put(_QUESTION_KIND, _ANSWER_PREFIX + approval.id, decision)
     return approval
 
 
 async def grants(store: AsyncStore) -> list[Grant]:
     """Return the stored decisions, oldest first."""
-    try:
-        return msgspec.convert(await store.setting(_GRANTS_KEY, []), list[Grant])
-    except msgspec.ValidationError:
-        return []
+    return _grants_from((await _read_grants(store)).value)
 
 
 async def revoke(store: AsyncStore, grant: Grant | None = None) -> int:
     """Delete a stored decision, or all of them; return how many were deleted."""
-    before = await grants(store)
-    after = [] if grant is None else [other for other in before if other != grant]
-    await _write_grants(store, after)
+    before, after = await _change_grants(
+        store, lambda before: [] if grant is None else [other for other in before if other != grant]
+    )
     return len(before) - len(after)
 
 
-async def _write_grants(store: AsyncStore, records: list[Grant]) -> None:
-    await store.set_setting(_GRANTS_KEY, msgspec.to_builtins(records) or None)
+async def _change_grants(
+    store: AsyncStore, change: Callable[[list[Grant]], list[Grant]]
+) -> tuple[list[Grant], list[Grant]]:
+    """Change the stored decisions, and return them before and after. Changes of other processes are kept."""
+    while True:
+        state = await _read_grants(store)
+        before = _grants_from(state.value)
+        after = change(before)
+        with contextlib.suppress(StaleRecord):
+            await store.records.put(_GRANTS_KIND, _GRANTS_KEY, msgspec.to_builtins(after), expected=state.revision)
+            return before, after
+
+
+class _GrantsState(NamedTuple):
+    """The value of the record of decisions, and its revision; 0 if it does not exist."""
+
+    value: Any
+    revision: int
+
+
+async def _read_grants(store: AsyncStore) -> _GrantsState:
+    record = await store.records.get(_GRANTS_KIND, _GRANTS_KEY)
+    return _GrantsState([], 0) if record is None else _GrantsState(record.value, record.revision)
+
+
+def _grants_from(value: Any) -> list[Grant]:
+    """Return the decisions of a stored value; none if a program has stored something else."""
+    try:
+        return msgspec.convert(value, list[Grant])
+    except msgspec.ValidationError:
+        return []

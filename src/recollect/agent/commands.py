@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple
 
@@ -39,27 +40,40 @@ _DEFAULT_MESSAGES = 10  # messages that /history shows without an argument: abou
 _MAX_PAST_SESSIONS = 50  # earlier conversations that /resume lists in a chat; older ones need their id
 _MAX_TEXT = 2_000  # characters of a message that /history shows: it is an overview, not an export
 _MAX_DIGITS = 9  # digits of a number argument: more cannot be a count of messages
+_BACKTICKS = re.compile("`+")
 _SPEAKERS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
 _FORMATS = ("md", "json", "jsonl", "html")
 
 
 def resume_hint(session: AsyncSession) -> str:
-    """Return the shell command that opens a session again."""
+    """Return the shell command that opens a session again. A session whose id contains NUL is chosen from the list."""
     name = session.id
     if name == "cli:default":
         return "recollect chat --session"
-    if name.startswith("cli:"):
-        return f"recollect chat --session {_shell_quote(name.removeprefix('cli:'))}"
-    return f"recollect chat -r {_shell_quote(name)}"
+    is_named = name.startswith("cli:")
+    word = humanize.quote_for_shell(name.removeprefix("cli:") if is_named else name)
+    if word is None:
+        return "recollect chat -r"
+    if word[0] == "-":  # after a space, it would be taken for an option
+        return f"recollect chat {'--session' if is_named else '--resume'}={word}"
+    return f"recollect chat {'--session' if is_named else '-r'} {word}"
 
 
-def _shell_quote(word: str) -> str:
-    plain = all(character.isalnum() or character in "-_.:/@+" for character in word)
-    return word if plain else "'" + word.replace("'", "'\\''") + "'"
+def _inline_code(text: str) -> str:
+    """Return an id as inline code of Markdown, on one line."""
+    text = humanize.escape_unprintable(text)
+    longest_run = max(map(len, _BACKTICKS.findall(text)), default=0)
+    space = " " if text[:1] in "` " or text[-1:] in "` " else ""
+    return f"{'`' * (longest_run + 1)}{space}{text}{space}{'`' * (longest_run + 1)}"
+
+
+def _resume_line(session: Any) -> str:
+    """Return the command that continues a session: with its title if a person cannot type its id."""
+    return _inline_code(f"/resume {session.id if session.id.isprintable() or not session.title else session.title}")
 
 
 def _display_name(session: Any) -> str:
-    return f"**{session.title}**" if session.title else f"`{session.id}`"
+    return f"**{session.title}**" if session.title else _inline_code(session.id)
 
 
 async def start_new(conversation: Conversation, title: str) -> str:
@@ -70,9 +84,9 @@ async def start_new(conversation: Conversation, title: str) -> str:
         if title:
             await conversation.session.update(title=title)
         return text
-    await conversation.move(await old.store.create_session(model=conversation.model.name, title=title or None))
+    await conversation.move(await old.store.session(model=conversation.model.name, title=title or None))
     return (
-        f"New conversation started. To return to the previous one: `/resume {old.id}`"
+        f"New conversation started. To return to the previous one: {_resume_line(old)}"
         if await keep_unless_empty(old)
         else "New conversation started."
     )
@@ -97,7 +111,7 @@ async def is_empty(session: AsyncSession) -> bool:
     """
     if session.message_count or session.title or session.channel or session.pinned_at:
         return False
-    return len(await session.branches()) == 1
+    return len(await session.branches.list()) == 1
 
 
 async def clear_session(conversation: Conversation, _: str) -> str:
@@ -112,7 +126,7 @@ async def clear_session(conversation: Conversation, _: str) -> str:
     await session.rewind(0)
     await session.update(title=None)
     await conversation.move(session)
-    return f"`{session.id}` is cleared. The earlier messages are kept: `/resume {past.id}`"
+    return f"{_inline_code(session.id)} is cleared. The earlier messages are kept: {_resume_line(past)}"
 
 
 _PAST_KEY = "left"
@@ -124,7 +138,8 @@ async def _split_off_past(session: Any) -> Any:
     last = await session.messages(1)
     origin = {"session": session.id, "message": last[0].id if last else None, "messages": session.message_count}
     return await session.fork(
-        title=session.title or f"{session.id} until {format_iso(session.active_at)[:16]}",
+        title=session.title
+        or f"{humanize.escape_unprintable(session.id)} until {format_iso(session.info.active_at_ms)[:16]}",
         metadata={**(session.metadata or {}), _PAST_KEY: origin},
     )
 
@@ -140,7 +155,7 @@ async def _restore_past(conversation: Conversation, name: str) -> str:
     session = await conversation.session.refresh()
     past = await _past_sessions(session)
     if not name:
-        rows = [f"- `/resume {other.id}` {other.title} ({format_iso(other.active_at)[:10]})" for other in past]
+        rows = [f"- {_resume_line(other)} {other.title} ({format_iso(other.info.active_at_ms)[:10]})" for other in past]
         return "\n".join(["Earlier conversations here:", *rows]) if rows else "There is no earlier conversation here."
     matches = [other for other in past if name in (other.id, other.title)] or [
         other for other in past if other.id.startswith(name)
@@ -159,8 +174,8 @@ async def _restore_past(conversation: Conversation, name: str) -> str:
         await session.store.erase_session(match.id)  # all of its messages are in this session again
         newer_text = ""
     else:
-        newer_text = f" Newer messages of it are in `{match.id}`."
-    kept_text = "" if current is None else f" The messages until now are kept: `/resume {current.id}`"
+        newer_text = f" Newer messages of it are in {_inline_code(match.id)}."
+    kept_text = "" if current is None else f" The messages until now are kept: {_resume_line(current)}"
     return f"Back in {_display_name(session)}, with {await _message_count_text(session)}.{newer_text}{kept_text}"
 
 
@@ -227,10 +242,10 @@ async def fork_session(conversation: Conversation, at: str) -> str:
         if at:
             await old.rewind(at)
             await conversation.move(old)
-        return f"You are now in a fork. The conversation before it is kept unchanged: `/resume {past.id}`"
+        return f"You are now in a fork. The conversation before it is kept unchanged: {_resume_line(past)}"
     copy = await old.fork(at=at or None, title=f"{old.title} (fork)" if old.title else None)
     await conversation.move(copy)
-    return f"You are now in a fork of {_display_name(old)}. To return to the original: `/resume {old.id}`"
+    return f"You are now in a fork of {_display_name(old)}. To return to the original: {_resume_line(old)}"
 
 
 async def rewind_session(conversation: Conversation, destination: str) -> tuple[str, str | None]:
@@ -299,10 +314,10 @@ async def toggle_archive(conversation: Conversation, _: str) -> str:
 async def delete_session(conversation: Conversation, _: str) -> str:
     """Move the conversation to the trash and start a new one."""
     old = conversation.session
-    new_session = await old.store.create_session(model=conversation.model.name)
+    new_session = await old.store.session(model=conversation.model.name)
     await conversation.move(new_session)
     await old.store.delete_session(old.id)
-    undo_text = f"To restore it, run `recollect sessions restore {_shell_quote(old.id)}`."
+    undo_text = f"To restore it, run {_inline_code(humanize.restore_command(old.id))}."
     return f"Moved {_display_name(old)} to the trash. {undo_text} New conversation started."
 
 
@@ -401,7 +416,7 @@ async def manage_approvals(conversation: Conversation, argument: str) -> str:
 
 
 def _describe_grant(grant: approvals.Grant) -> str:
-    scope = "always" if grant.session is None else f"in `{grant.session}`"
+    scope = "always" if grant.session is None else f"in {_inline_code(grant.session)}"
     return f"`{grant.tool}` of `{grant.server}`, {scope}{f', for `{grant.who}`' if grant.who else ''}"
 
 
@@ -411,7 +426,7 @@ async def show_status(conversation: Conversation, _: str) -> str:
     [messages] = await session.store.shown_counts([session])
     percent = round(100 * min(session.token_count / max(conversation.budget, 1), 1))
     rows = [
-        ("conversation", f"`{session.id}`"),
+        ("conversation", _inline_code(session.id)),
         ("title", session.title or "none yet"),
         ("model", f"`{conversation.model.name}`"),
         ("messages", f"{messages:,}"),
@@ -421,7 +436,7 @@ async def show_status(conversation: Conversation, _: str) -> str:
         *(
             [] if conversation.keeps_session else [("database", f"`{session.store.path}`")]
         ),  # people in a chat must not see paths of the server
-        ("resume", f"`{resume_hint(session)}`"),
+        ("resume", _inline_code(resume_hint(session))),
     ]
     if conversation.held_count:
         held_text = humanize.pluralize(conversation.held_count, "message")
@@ -431,7 +446,7 @@ async def show_status(conversation: Conversation, _: str) -> str:
 
 Action = Literal["quit", "pick", "moved", "edit"]
 _ERROR_TEXTS: dict[type[RecollectError], str] = {
-    SessionInTrash: "`{session}` is in the trash. To restore it, run `recollect sessions restore {session}`.",
+    SessionInTrash: "{session_code} is in the trash. To restore it, run {restore_command}.",
     SessionNotFound: "No conversation matches {session!r}. To find one by its messages, run `/search WORDS`.",
     AmbiguousName: "{name!r} matches {count} conversations: {matches}. Use a longer prefix of the id, or the full "
     "title.",
@@ -481,14 +496,31 @@ async def run(conversation: Conversation, line: str) -> CommandOutcome:
         matches = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
         hint = f" Did you mean `/{matches[0]}`?" if matches else ""
         return CommandOutcome(text=f"Unknown command `/{name}`.{hint} Run `/help` to see all commands.", failed=True)
+    return await _run_command(conversation, command, argument.strip())
+
+
+async def resume(conversation: Conversation, id: str) -> CommandOutcome:
+    """Continue the session with an id, as `/resume` does. A line could not contain every id."""
+    return await _run_command(conversation, COMMANDS["resume"], id)
+
+
+async def _run_command(conversation: Conversation, command: SlashCommand, argument: str) -> CommandOutcome:
     if conversation.busy and command.name not in _ALLOWED_WHILE_BUSY:
         return CommandOutcome(text="An answer is in progress. Wait for it, or stop it first.", failed=True)
     try:
-        return await command.run(conversation, argument.strip())
+        return await command.run(conversation, argument)
     except InvalidValue as error:
         return CommandOutcome(text=f"{error} Usage: `{command.usage}`", failed=True)
     except RecollectError as error:
-        return CommandOutcome(text=format_error(error, _ERROR_TEXTS), failed=True)
+        return CommandOutcome(text=_format_error(error), failed=True)
+
+
+def _format_error(error: RecollectError) -> str:
+    session = error.fields.get("session")
+    if not isinstance(session, str):
+        return format_error(error, _ERROR_TEXTS)
+    restore_command = _inline_code(humanize.restore_command(session))
+    return format_error(error, _ERROR_TEXTS, session_code=_inline_code(session), restore_command=restore_command)
 
 
 def _text_command(

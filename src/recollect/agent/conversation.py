@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from recollect import storage
 from recollect.agent import recorder, titles, tools
 from recollect.agent.approvals import Approvals
 from recollect.agent.events import (
@@ -33,6 +32,7 @@ from recollect.agent.events import (
     TurnEnded,
     TurnStarted,
 )
+from recollect.agent.last_session import store_last_session
 from recollect.agent.models import DEMO, Model, ModelInput
 from recollect.agent.presence import ConversationPresence
 from recollect.agent.recall import is_recalled
@@ -42,7 +42,6 @@ from recollect.errors import InvalidValue, ModelError, RecollectError, SessionBu
 from recollect.formats.display import is_truncated
 from recollect.history.compaction import CompactionPolicy
 from recollect.history.drafts import read_question
-from recollect.history.window import Window
 from recollect.model import session_ids
 from recollect.model.compaction import Compaction
 from recollect.model.message import Draft, Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
@@ -158,7 +157,7 @@ class TurnProgress:
 def _cancelled_result(part: ToolCallPart, error: BaseException) -> Draft:
     stopped = isinstance(error, asyncio.CancelledError)
     text = "Stopped before it returned a result." if stopped else f"Interrupted: {describe_error(error)['message']}"
-    result = ToolResultPart(call_id=part.call_id, tool=part.tool, status="canceled", text=text, error_message=text)
+    result = ToolResultPart(call_id=part.call_id, tool=part.tool, status="cancelled", text=text, error_message=text)
     return Draft(role="tool", parts=(result,))
 
 
@@ -541,9 +540,7 @@ class Conversation:
 
     async def _read_history(self, budget: int) -> list[Draft | Message]:
         """Read the active messages, as history() does, without converting them to dicts and back."""
-        store, window = self.session.store, Window(budget)
-        view = await store.follow(storage.views.read_active(store.scope(), self.session.id, enough=window.enough))
-        return list(window.fit(view.messages))
+        return list(await self.session.messages(active=True, budget=budget))
 
     def _remember(self, drafts: Sequence[Draft]) -> None:
         self._memory += drafts
@@ -640,7 +637,7 @@ class Conversation:
         await self._recorder.drain()
         await self.presence.move(session)
         self.session, self._memory, self._has_history = session, [], False
-        await session.store.set_last_session(session.id)
+        await store_last_session(session)
 
     async def close(self) -> bool:
         """Stop the running turn and write pending messages; return whether everything is stored."""

@@ -22,9 +22,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="even
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON data, with times as ISO 8601."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        message = plain.get("message")
-        if message and message["created_at"] is not None:
-            message["created_at"] = format_iso(message["created_at"])
+        draft: Draft | None = getattr(self, "message", None)
+        if draft is not None and draft.created_at_ms is not None:
+            plain["message"]["created_at"] = format_iso(draft.created_at_ms)
         return plain
 
 

@@ -35,7 +35,7 @@ class ConversationPresence:
         """Announce presence in a session, or renew it; return the other presences."""
         if self._session is not None and self._session.id != session.id:
             await self.end()
-        arrival = await session.arrive(surface, id=self._id, take_over=take_over)
+        arrival = await session.presence.arrive(surface, id=self._id, take_over=take_over)
         self._session, self._surface, self._id = session, surface, arrival.id
         if self._heartbeat is None:
             self._heartbeat = asyncio.create_task(self._renew_periodically())
@@ -46,7 +46,7 @@ class ConversationPresence:
             await asyncio.sleep(_HEARTBEAT)
             if self._session is not None and self._id is not None:
                 with contextlib.suppress(RecollectError):  # the conversation reports a failing store
-                    await self._session.stay(self._id)
+                    await self._session.presence.stay(self._id)
 
     async def move(self, session: AsyncSession) -> list[Presence]:
         """Move an announced presence to another session; return the other presences there."""
@@ -62,7 +62,7 @@ class ConversationPresence:
             return []
         return [
             presence
-            for presence in await self._session.present()
+            for presence in await self._session.presence.list()
             if presence.id != self._id and not _is_own_turn(presence, self._session)
         ]
 
@@ -72,7 +72,7 @@ class ConversationPresence:
         if session is None or self._surface is None:
             return
         try:
-            presences = await session.present()
+            presences = await session.presence.list()
             if any(presence.id == self._id for presence in presences):
                 return
             if take_over:
@@ -93,12 +93,12 @@ class ConversationPresence:
             self._heartbeat = None
         if session is not None and presence_id is not None:
             with contextlib.suppress(RecollectError):  # the presence of an ended process is ignored anyway
-                await session.leave(presence_id)
+                await session.presence.leave(presence_id)
 
 
 def _is_own_turn(presence: Presence, session: AsyncSession) -> bool:
     """Return whether a presence is a turn of this process."""
-    return presence.surface == "program" and presence.holder == session.store.scope().holder
+    return presence.surface == "program" and presence.holder == session.store.holder
 
 
 def describe_presence(presence: Presence) -> str:

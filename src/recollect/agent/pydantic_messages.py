@@ -48,8 +48,8 @@ from recollect.model.message import (
 
 FORMAT = "pydantic-ai"
 NO_RESULT = "No result: the run was interrupted before the tool returned one."
-_STATUS: dict[str, ResultStatus] = {"success": "success", "interrupted": "canceled", "denied": "canceled"}
-_OUTCOME = {"success": "success", "error": "failed", "canceled": "interrupted"}
+_STATUS: dict[str, ResultStatus] = {"success": "success", "interrupted": "cancelled", "denied": "cancelled"}
+_OUTCOME = {"success": "success", "error": "failed", "cancelled": "interrupted"}
 # Keys that belong to one run of the library and do not describe the message.
 _RUN_KEYS = ("run_id", "conversation_id", "workspace_ref", "history_digest")
 
@@ -215,7 +215,7 @@ def _missing_results(calls: Iterable[ToolCallPart]) -> list[Draft]:
     return [
         Draft(
             role="tool",
-            parts=(ToolResultPart(call_id=call.call_id, tool=call.tool, status="canceled", text=NO_RESULT),),
+            parts=(ToolResultPart(call_id=call.call_id, tool=call.tool, status="cancelled", text=NO_RESULT),),
         )
         for call in calls
     ]

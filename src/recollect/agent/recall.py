@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.agent.titles import message_text
+from recollect.model.humanize import escape_unprintable
 from recollect.model.message import Draft, Message, TextPart
 from recollect.model.tokens import BYTES_PER_TOKEN
 from recollect.model.value import format_iso
@@ -34,19 +35,24 @@ async def from_session(session: AsyncSession, budget: int = BUDGET) -> Draft:
     text = _fit_newest("\n\n".join(parts), lines, budget)
     name = session.title or session.id
     return _recalled_draft(
-        f"the earlier conversation {name!r} of {format_iso(session.active_at)[:10]}", text, {"session": session.id}
+        f"the earlier conversation {name!r} of {format_iso(session.info.active_at_ms)[:10]}",
+        text,
+        {"session": session.id},
     )
 
 
 async def _summary(session: AsyncSession) -> str | None:
-    active = [compaction for compaction in await session.compactions() if compaction.undone_at is None]
+    active = [compaction for compaction in await session.compactions.list() if compaction.undone_at_ms is None]
     return active[-1].summary if active else None
 
 
 async def from_search(store: AsyncStore, query: str, budget: int = BUDGET) -> Draft:
     """Return a message with the hits of a search over the store."""
     hits = [hit for hit in await store.search(query, limit=_MAX_HITS) if hit.message]
-    lines = [f"{hit.title or hit.session}, {format_iso(hit.created_at)[:10]}, {hit.role}: {hit.text}" for hit in hits]
+    lines = [
+        f"{hit.title or escape_unprintable(hit.session)}, {format_iso(hit.created_at_ms)[:10]}, {hit.role}: {hit.text}"
+        for hit in hits
+    ]
     sources = [{"session": hit.session, "message": hit.message} for hit in hits]
     text = "\n\n".join(_fit_lines(lines, budget)) or "No messages match."
     return _recalled_draft(

@@ -272,7 +272,7 @@ class TurnRecording:
 
         async def write(_: AsyncTurn) -> None:
             with contextlib.suppress(ToolCallNotFound, ToolCallAnswered):  # the provider ran it, or used its id twice
-                await self._session.start_tool_call(call_id)
+                await self._session.tools.start(call_id)
 
         self._put(write)
 

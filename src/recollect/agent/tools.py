@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from recollect.model.humanize import one_line
+from recollect.model.humanize import escape_unprintable, one_line
 from recollect.model.value import format_iso
 
 if TYPE_CHECKING:
@@ -132,14 +132,19 @@ async def search_text(
     # Four times as many, because the hits in `exclude` are dropped.
     hits = [hit for hit in await store.search(query, limit=limit * 4, session=within) if hit.session != exclude][:limit]
     lines = [
-        f"- {hit.title or hit.session} ({_describe_hit(hit)}): {one_line(hit.text, _MAX_HIT_TEXT)}" for hit in hits
+        f"- {hit.title or escape_unprintable(hit.session)} ({_describe_hit(hit)}): {one_line(hit.text, _MAX_HIT_TEXT)}"
+        for hit in hits
     ]
     return "\n".join(lines) or f"No messages match {query!r}."
 
 
 def _describe_hit(hit: Any) -> str:
     """Return the date, the role and the location of a hit. A title hit has neither a role nor a message."""
-    fields = (format_iso(hit.created_at)[:10], hit.role or "title", f"{hit.session} {hit.message or ''}".strip())
+    fields = (
+        format_iso(hit.created_at_ms)[:10],
+        hit.role or "title",
+        f"{escape_unprintable(hit.session)} {hit.message or ''}".strip(),
+    )
     return ", ".join(fields)
 
 

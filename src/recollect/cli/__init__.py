@@ -24,6 +24,8 @@ __all__ = ["main", "recollect"]
         "serve": ("recollect.cli.serve:serve", "Serve the web app and the HTTP API (/api/v1)."),
         "discord": ("recollect.cli.bots:discord", "Run a Discord bot."),
         "telegram": ("recollect.cli.bots:telegram", "Run a Telegram bot."),
+        "import": ("recollect.cli.imports:import_", "Import conversations of other tools."),
+        "sync": ("recollect.cli.sync:sync", "Import what is new in other tools, once or continuously."),
         "sessions": ("recollect.cli.sessions:sessions", "Manage conversations."),
         "db": ("recollect.cli.db:db", "Maintain the database."),
         "config": ("recollect.cli.config:config", "Show the settings and their sources."),

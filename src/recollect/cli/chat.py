@@ -112,6 +112,7 @@ def _check_options(options: ChatOptions, *, ephemeral: bool) -> None:
 
 async def _run(agent: Agent, options: ChatOptions, pending_keys: TypeAhead | None, *, ephemeral: bool) -> int:
     from recollect.agent.commands import keep_unless_empty  # noqa: PLC0415
+    from recollect.agent.last_session import store_last_session  # noqa: PLC0415
     from recollect.agent.models import callable_model  # noqa: PLC0415
 
     async with agent:
@@ -131,7 +132,7 @@ async def _run(agent: Agent, options: ChatOptions, pending_keys: TypeAhead | Non
             await session.update(title=options.name)
         if options.model or session.model is None:
             await session.update(model=conversation.model.name)
-        await agent.store.set_last_session(session.id)
+        await store_last_session(session)
         if pending_keys is not None:
             pending_keys.hand_over()
             await _run_at_terminal(conversation, ephemeral=ephemeral)
@@ -145,13 +146,15 @@ async def _open_session(store: AsyncStore, options: ChatOptions, pending_keys: T
         name = options.session if ":" in options.session else f"cli:{options.session}"
         session = await store.session(name)
     elif options.last:
-        session = await store.last_session()
+        from recollect.agent.last_session import read_last_session  # noqa: PLC0415
+
+        session = await read_last_session(store)
         if session is None:
-            session = await store.create_session()
+            session = await store.session()
     elif options.resume is not None:
         session = await _resume_session(store, options.resume, pending_keys)
     else:
-        return await store.create_session()
+        return await store.session()
     if session is None:
         return None
     session = await store.session(session.id, create=False)
@@ -199,7 +202,7 @@ async def _run_through_pipe(conversation: Conversation, options: ChatOptions, *,
     from recollect.channels.terminal.plain import JsonScreen, PlainScreen  # noqa: PLC0415
 
     view = JsonScreen() if options.as_json else PlainScreen()
-    for presence in await conversation.session.present():
+    for presence in await conversation.session.presence.list():
         view.event(Notice(text=presence_notice(presence), level="warning"))
     status = 0
     for message in _read_inputs():

@@ -18,7 +18,7 @@ from recollect.cli.store_access import HIDDEN_OWNERS, OwnerResults, owner_label,
 from recollect.cli.times import format_minute
 from recollect.errors import NotSupported
 from recollect.model import humanize
-from recollect.model.humanize import pluralize
+from recollect.model.humanize import escape_unprintable, pluralize
 from recollect.model.reports import Findings
 
 _BAR_WIDTH = 30  # characters, so that the table fits into 80 columns
@@ -83,7 +83,7 @@ def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> N
     problems = [finding for findings in owner_results.results.values() for finding in findings.problems]
     checks = next(iter(owner_results.results.values())).checked
     if as_json:
-        summary = {"sound": owner_results.complete and not problems, **owner_results.to_dict(), "checked": list(checks)}
+        summary = {"ok": owner_results.complete and not problems, **owner_results.to_dict(), "checked": list(checks)}
         items = [{**to_plain(finding), "owner": owner} for owner, finding in owner_findings]
         print_json({"path": store_access.database_location(), **summary, "found": items})
     else:
@@ -106,7 +106,7 @@ def _check_owners(*, deep: bool, repair: bool, progress: ProgressBar) -> OwnerRe
 
     def check_owner(store: Store) -> Findings:
         first = not known_findings
-        findings = store.check(deep=deep, repair=repair, file=first, progress=progress)
+        findings = store.maintenance.check(deep=deep, repair=repair, file=first, progress=progress)
         new = [
             finding
             for finding in findings.found
@@ -123,7 +123,7 @@ def _format_finding(finding: Any, owner: str | None) -> str:
     """Return the finding and the advice as one line, with the owner if there are several."""
     level = "repaired" if finding.repaired else finding.level
     color = {"problem": "red", "repaired": "green"}.get(level, "yellow")
-    advice = finding.advice.replace("store.check(repair=True)", "`recollect db check --repair`")
+    advice = finding.advice.replace("store.maintenance.check(repair=True)", "`recollect db check --repair`")
     owner_prefix = "" if owner is None else f"owner {owner_label(owner)}: "
     return f"{paint(level, fg=color, bold=True)}: {owner_prefix}{sanitize(f'{finding.message} {advice}')}"
 
@@ -142,7 +142,7 @@ def backup(file: str, yes: bool, as_json: bool) -> None:
         confirm(f"{file} already exists. Overwrite it?", f"overwrite {file}", yes=yes)
     store_access.require_database("copy")
     with store_access.open_for_reading() as store, ProgressBar("Copying") as progress:
-        target = store.backup(file, overwrite=exists, progress=progress)
+        target = store.maintenance.backup(file, overwrite=exists, progress=progress)
     size = os.stat(target).st_size
     if as_json:
         print_json({"path": target, "bytes": size})
@@ -194,7 +194,7 @@ def _report_backup(report: Any, file: str, database: str, *, as_json: bool) -> N
         contents = {name: value for name, value in to_plain(report).items() if name != "path"}
         print_json({"path": database, "backup": file, "kept": None, "dry_run": True, "holds": contents})
         return
-    activity = "" if report.active_at is None else f", last active {format_minute(report.active_at)}"
+    activity = "" if report.active_at_ms is None else f", last active {format_minute(report.active_at_ms)}"
     messages = pluralize(report.messages, "stored message")
     summary = (
         f"{pluralize(report.sessions, 'conversation')}, {messages}, {humanize.format_size(report.bytes)}{activity}"
@@ -225,10 +225,10 @@ def copy(context: click.Context, source: str, target: str, owners: tuple[str, ..
     with ProgressBar("Copying") as progress:
         report = library.copy(source, target, owners=explicit_owners, progress=progress)
     if as_json:
-        print_json({"whole": report.whole, **to_plain(report)})
+        print_json({"complete": report.complete, **to_plain(report)})
     else:
         _report_copy(report, explicit=explicit_owners is not None)
-    if not report.whole:
+    if not report.complete:
         context.exit(PROBLEMS)
 
 
@@ -236,7 +236,9 @@ def _report_copy(report: Any, *, explicit: bool) -> None:
     for difference in report.differences:
         owner_text = f" of {difference.owner}" if difference.owner else ""
         state = "is missing in" if difference.missing else "differs in"
-        click.echo(sanitize(f"{difference.kind} {difference.name}{owner_text} {state} {report.target}"))
+        click.echo(
+            sanitize(f"{difference.kind} {escape_unprintable(difference.name)}{owner_text} {state} {report.target}")
+        )
     counts = report.counts
     summary = f"{pluralize(counts['sessions'], 'conversation')}, {pluralize(counts['messages'], 'stored message')}"
     if report.differences:
@@ -268,7 +270,7 @@ def stats(as_json: bool) -> None:
     """
     store_access.require_database("measure")
     with store_access.open_for_reading() as store:
-        space = to_plain(store.space())
+        space = to_plain(store.maintenance.space())
     if as_json:
         print_json({"path": store_access.database_location(), **space})
         return
@@ -298,7 +300,7 @@ def reindex(context: click.Context, as_json: bool) -> None:
     """
     store_access.require_database("index")
     with ProgressBar("Indexing"):
-        owner_results = run_for_owners(lambda store: store.reindex())
+        owner_results = run_for_owners(lambda store: store.maintenance.reindex())
     count = sum(owner_results.results.values())
     if as_json:
         print_json({"path": store_access.database_location(), "messages": count, **owner_results.to_dict()})
@@ -319,7 +321,7 @@ def optimize(as_json: bool) -> None:
     """
     store_access.require_database("optimize")
     with store_access.open_store() as store, ProgressBar("Optimizing"):
-        report = store.optimize()
+        report = store.maintenance.optimize()
     if as_json:
         print_json({"path": store_access.database_location(), **to_plain(report)})
     else:

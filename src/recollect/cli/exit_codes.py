@@ -25,12 +25,13 @@ from recollect.errors import (
     SessionNotFound,
     format_error,
 )
+from recollect.model.humanize import restore_command
 
 OK, ERROR, USAGE, NOT_FOUND, REFUSAL, PROBLEMS, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 3, 4, 5, 130, 141
 COMPLETE = "_RECOLLECT_COMPLETE"
 DEBUG = "RECOLLECT_DEBUG"
 _COMMAND_MESSAGES: dict[type[RecollectError], str] = {
-    SessionInTrash: "{session!r} is in the trash. Run `recollect sessions restore {session}` to restore it.",
+    SessionInTrash: "{session!r} is in the trash. Run `{restore_command}` to restore it.",
     SessionNotFound: "No conversation matches {session!r}. Run `recollect sessions list` to see all conversations.",
     SessionHasForks: "{session!r} has forks that share its messages: {forks}. Pass --forks keep to keep the forks and "
     "their shared messages, or --forks erase to erase them too.",
@@ -126,7 +127,9 @@ def _report_usage_error(error: click.ClickException) -> int:
 def command_error_message(error: BaseException) -> str:
     """Return the error with the command that helps. The library's own texts name its methods instead."""
     if isinstance(error, RecollectError):
-        return format_error(error, _COMMAND_MESSAGES)
+        session = error.fields.get("session")
+        command = restore_command(session) if isinstance(session, str) else ""
+        return format_error(error, _COMMAND_MESSAGES, restore_command=command)
     if isinstance(error, OSError):
         prefix = f"{error.filename}: " if error.filename else ""
         return f"{prefix}{error.strerror or error}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from recollect.cli.output import sanitize
 from recollect.cli.times import TimeParam
 from recollect.config.settings import parse_size
 from recollect.errors import NotConfirmed
+from recollect.model import json
 from recollect.model.message import ROLES
 from recollect.model.session import SESSION_STATUSES
 
@@ -52,6 +54,26 @@ class SizeParam(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] 
             )
 
 
+class FieldParam(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]  click before 8.4 takes no argument
+    """A metadata field and its value, KEY=VALUE. A JSON number, string, boolean or null is read as such."""
+
+    name = "field"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """Return the field and its value."""
+        if isinstance(value, tuple):
+            return value  # pyright: ignore[reportUnknownVariableType]
+        name, equals, text = value.partition("=")
+        if not equals:
+            self.fail(f"{value!r} is not a metadata field. Use KEY=VALUE, such as project=alpha.", param, ctx)
+        try:
+            plain = json.decode(text)
+        except (ValueError, RecursionError):
+            return name, text
+        is_scalar = not isinstance(plain, list | dict) and not (isinstance(plain, float) and not math.isfinite(plain))
+        return name, plain if is_scalar else text
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -86,6 +108,16 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option("--channel", help="Only this channel, such as cli or discord."),
     click.option("--model", help="Only this model."),
     click.option("--status", type=click.Choice(SESSION_STATUSES), help="Only this status."),
+    click.option("--label", metavar="LABEL", multiple=True, help="Only with this label; with all, if repeated."),
+    click.option("--external-id", metavar="ID", help="Only with this id in another program."),
+    click.option("--id-prefix", metavar="TEXT", help="Only with an id that begins with this text."),
+    click.option(
+        "--metadata",
+        type=FieldParam(),
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Only with this metadata field; with all, if repeated.",
+    ),
     click.option("--role", type=click.Choice(ROLES), help="Only with a message of this role."),
     click.option("--tool", help="Only with calls of this tool."),
     since,
@@ -109,6 +141,9 @@ def to_store_filters(options: dict[str, Any]) -> dict[str, Any]:
     store_filters = {name: value for name, value in options.items() if value is not None and value is not False}
     if options.get("pinned") is False:
         store_filters["pinned"] = False
+    for name, convert in (("label", list), ("metadata", dict)):
+        if values := store_filters.pop(name, ()):
+            store_filters[name] = convert(values)
     if store_filters.pop("trash", False):
         store_filters |= {"deleted": True, "archived": options.get("archived") or None}
     return store_filters

@@ -256,13 +256,13 @@ class ProgressBar:
         self._last_draw = 0.0
         self._has_output = False
 
-    def __call__(self, done: int, total: int | None = None) -> None:
+    def __call__(self, done: int, total: int | None = None, *, label: str | None = None) -> None:
         """Draw the progress, at most ten times per second. Draw nothing if standard error is not a terminal."""
         now = time.monotonic()
         if not self._enabled or now - self._last_draw < _REDRAW_SECONDS:
             return
         self._last_draw, self._has_output = now, True
-        click.echo(f"\r\x1b[2K{self._label} {_format_bar(done, total)}", err=True, nl=False)
+        click.echo(f"\r\x1b[2K{label or self._label} {_format_bar(done, total)}", err=True, nl=False)
 
     def __enter__(self) -> Self:
         return self

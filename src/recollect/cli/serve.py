@@ -13,6 +13,7 @@ from recollect.errors import InvalidValue
 
 if TYPE_CHECKING:
     from recollect.agent import Agent
+    from recollect.cli.sync import BackgroundSync
     from recollect.config.loader import Config
     from recollect.store_async import AsyncStore
 
@@ -35,6 +36,7 @@ def serve(host: str | None, port: int | None, model: str | None, log_level: str 
     address: str = host or config["server.host"]
     tokens = _owner_tokens(config, address, public=not server.is_loopback(address))
     exact = port is not None or config.values["server.port"].source != "default"
+    background = _background_sync(config)
     listener = server.listen(address, config["server.port"] if port is None else port, exact=exact)
     single_token = next(iter(tokens)) if not config["server.owners"] else None
     number = listener.getsockname()[1]
@@ -63,15 +65,25 @@ def serve(host: str | None, port: int | None, model: str | None, log_level: str 
     async def apply_retention(store: AsyncStore) -> None:
         """Apply the configured retention to the conversations of an owner."""
         if limits:
-            store_access.report_retention(await store.prune(**limits))
+            store_access.report_retention(await store.maintenance.prune(**limits))
 
     try:
         server.run(
             listener, store_access.database_option(), agent, tokens, hosts=(address, *config["server.hosts"]),
             on_open=apply_retention, team=single_token is None, log_level=log_level or config["server.log_level"],
+            background=background,
         )  # fmt: skip
     except ImportError as error:
         raise optional_dependencies.missing_extra("server", error.name) from error
+
+
+def _background_sync(config: Config) -> BackgroundSync | None:
+    """Return the sync of other tools' conversations, if it is configured."""
+    if not config["sync.enabled"]:
+        return None
+    from recollect.cli.sync import BackgroundSync  # noqa: PLC0415
+
+    return BackgroundSync(config)
 
 
 def _owner_tokens(config: Config, address: str, *, public: bool) -> dict[str, str]:

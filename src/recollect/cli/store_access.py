@@ -125,7 +125,7 @@ def check_owner(owner: str) -> None:
 
 
 def retention_limits(config: Config) -> dict[str, float]:
-    """Return the configured retention as arguments of store.prune(); the age in seconds."""
+    """Return the configured retention as arguments of store.maintenance.prune(); the age in seconds."""
     age = config["retention.max_age"]
     limits = {"older_than": age and age / 1000, "max_messages": config["retention.max_messages"]}
     return {name: limit for name, limit in limits.items() if limit is not None}
@@ -136,7 +136,7 @@ def apply_retention(store: Any, config: Config) -> None:
     limits = retention_limits(config)
     if not limits:
         return
-    report_retention(store.prune(**limits))
+    report_retention(store.maintenance.prune(**limits))
 
 
 def apply_retention_at_start(config: Config) -> None:
@@ -221,7 +221,7 @@ def run_for_owners(work: Callable[[Store], T]) -> OwnerResults[T]:
     names, everyone, explicit = [owner or ""], False, owner is not None
     if not explicit:
         with open_store_of("") as store:
-            owners = store.owners()
+            owners = store.maintenance.owners()
         names, everyone = list(owners.names) or [""], owners.everyone
     results: dict[str, T] = {}
     unread: dict[str, str] = {}

@@ -81,6 +81,20 @@ SETTINGS: dict[str, Setting] = {
             choices=LOG_LEVELS,
         ),
         Setting(
+            "sync.enabled", "flag", "RECOLLECT_SYNC",
+            "Whether `recollect serve` imports new conversations of other tools as their files grow.", "true",
+            default=False,
+        ),
+        Setting(
+            "sync.sources", "texts", "RECOLLECT_SYNC_SOURCES",
+            "Tools whose conversations are imported continuously. Unset: all that Recollect can read.",
+            '["claude-code", "codex"]', (),
+        ),
+        Setting(
+            "sync.paths", "texts", "RECOLLECT_SYNC_PATHS",
+            "Further files and folders with conversations of these tools, as absolute paths.", '["~/transcripts"]', (),
+        ),
+        Setting(
             "channels.terminal.markdown", "flag", "RECOLLECT_MARKDOWN",
             "Whether the terminal renders Markdown or shows its source.", "false", default=True,
         ),

@@ -63,6 +63,15 @@ class Engine(Protocol):
         """The work on database files, or None if the engine has no files."""
         ...
 
+    def as_owner(self, owner: str) -> Engine:
+        """Return an engine for another owner that shares connections and threads with this one. It must not block.
+
+        An engine that separates owners in the database runs the operations of the new engine as that owner. An engine
+        that does not, because operations name their owner, returns itself. The store closes only the engine that was
+        opened; the other ones raise StoreClosed after that.
+        """
+        ...
+
     def holder(self) -> str:
         """Return the name of this process, which operations store with open turns."""
         ...
@@ -103,6 +112,15 @@ class AsyncEngine(Protocol):
     @property
     def maintenance(self) -> Maintenance | None:
         """The work on database files, or None. Its methods block: call them through run_blocking()."""
+        ...
+
+    def as_owner(self, owner: str) -> AsyncEngine:
+        """Return an engine for another owner that shares connections and threads with this one. It must not block.
+
+        An engine that separates owners in the database runs the operations of the new engine as that owner. An engine
+        that does not, because operations name their owner, returns itself. The store closes only the engine that was
+        opened; the other ones raise StoreClosed after that.
+        """
         ...
 
     def holder(self) -> str:
@@ -173,7 +191,8 @@ class EngineProvider(Protocol):
         """Open a database, and create or migrate it if necessary.
 
         `timeout` is the number of seconds to wait for a lock or a server. An engine that separates owners in the
-        database refuses a connection that could bypass the separation, unless it is `trusted`.
+        database refuses a connection that could bypass the separation, unless it is `trusted`; also later, when
+        as_owner() names an owner for the first time.
         """
         ...
 

@@ -13,7 +13,7 @@ from recollect.model.json import escape_surrogates
 
 MEMORY = ":memory:"
 _OWNER_MAX_CHARACTERS = 256  # PostgreSQL indexes the owner; an index entry has at most 2.7 kB
-_OWNER_MAX_BYTES = 512  # bytes in UTF-8, for the same reason
+_OWNER_MAX_BYTES = 512  # bytes in UTF-8, for the same reason. U+0010 counts twice, because PostgreSQL stores it so
 _MAX_TIMEOUT = 10 * 365 * 24 * 3600  # seconds: 10 years, which the time functions of all systems accept
 # First words of a libpq connection string. As a path it would create a file whose name contains the password.
 _CONNINFO_KEYS = frozenset({"host", "hostaddr", "port", "dbname", "user", "password", "service", "sslmode"})
@@ -49,16 +49,22 @@ def split_url(url: str) -> tuple[str, str, list[str]]:
 
 def check_owner_and_timeout(owner: Any, timeout: Any) -> None:
     """Raise InvalidValue unless `owner` can be an owner and `timeout` a number of seconds."""
+    check_owner(owner)
+    if type(timeout) not in (int, float) or not 0 <= timeout <= _MAX_TIMEOUT:
+        raise InvalidValue(f"timeout must be between 0 and {_MAX_TIMEOUT} seconds, got {format_value(timeout)}.")
+
+
+def check_owner(owner: Any) -> None:
+    """Raise InvalidValue unless `owner` can be an owner."""
     if type(owner) is not str or "\0" in owner or owner != escape_surrogates(owner):
         raise InvalidValue(
             f"owner must be a str without NUL and unpaired surrogates ('' for none), got {format_value(owner)}."
         )
     if len(owner) > _OWNER_MAX_CHARACTERS:
         raise InvalidValue(f"owner must have at most {_OWNER_MAX_CHARACTERS} characters, got {len(owner):,}.")
-    if len(owner.encode()) > _OWNER_MAX_BYTES:
-        raise InvalidValue(f"owner must have at most {_OWNER_MAX_BYTES} bytes in UTF-8, got {len(owner.encode())}.")
-    if type(timeout) not in (int, float) or not 0 <= timeout <= _MAX_TIMEOUT:
-        raise InvalidValue(f"timeout must be between 0 and {_MAX_TIMEOUT} seconds, got {format_value(timeout)}.")
+    size = len(owner.encode()) + owner.count("\x10")
+    if size > _OWNER_MAX_BYTES:
+        raise InvalidValue(f"owner must have at most {_OWNER_MAX_BYTES} bytes in UTF-8, got {size}.")
 
 
 def parse_target(target: str | os.PathLike[str] | None) -> StoreTarget:

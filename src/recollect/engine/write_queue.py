@@ -23,10 +23,11 @@ class QueuedOperation:
     A writer thread sets `result` or `error`; only the event loop touches `waiter`, which is not thread-safe.
     """
 
-    __slots__ = ("claim", "error", "loop", "op", "result", "waiter")
+    __slots__ = ("claim", "error", "loop", "op", "owner", "result", "waiter")
 
-    def __init__(self, op: Operation[Any], loop: Loop) -> None:
+    def __init__(self, op: Operation[Any], loop: Loop, owner: str) -> None:
         self.op = op
+        self.owner = owner
         self.loop = loop
         self.result: Any = None
         self.error: BaseException | None = None
@@ -54,12 +55,12 @@ class WriteQueue:
         self._lock = threading.Lock()
         self.closed = False
 
-    async def wait(self, op: Operation[T], loop: Loop) -> T:
-        """Queue an operation and return its result.
+    async def wait(self, op: Operation[T], loop: Loop, owner: str = "") -> T:
+        """Queue an operation and return its result. An engine whose transactions belong to owners passes `owner`.
 
         If the task is cancelled before the operation begins, it is withdrawn; an operation that has begun completes.
         """
-        job = QueuedOperation(op, loop)
+        job = QueuedOperation(op, loop, owner)
         with self._lock:  # so that no operation is queued after the None with which close() ends the threads
             if self.closed:
                 raise StoreClosed
@@ -70,18 +71,16 @@ class WriteQueue:
             job.take()  # withdraws it, unless a writer thread has begun it
             raise
 
-    async def run_in_executor(
-        self, executor: Executor, work: Callable[[Operation[T]], T], op: Operation[T], loop: Loop
-    ) -> T:
-        """Run an operation that need not be queued in a thread of an executor, and return its result."""
+    async def run_in_executor(self, executor: Executor, work: Callable[[], T], loop: Loop) -> T:
+        """Run work that need not be queued, such as a read, in a thread of an executor, and return its result."""
         if loop == NO_LOOP:
-            return work(op)  # this thread has nothing else to do
+            return work()  # this thread has nothing else to do
         try:
-            future = executor.submit(work, op)
+            future = executor.submit(work)
         except RuntimeError:
             if self.closed:
                 raise StoreClosed from None
-            return work(op)  # executors refuse work once the main thread has ended
+            return work()  # executors refuse work once the main thread has ended
         return await wait_for(future)
 
     def close(self) -> bool:

@@ -16,6 +16,7 @@ the files. This package uses operations and a store, never SQL.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -25,7 +26,14 @@ from typing import IO, TYPE_CHECKING, Any
 from recollect.engine import atomic_file
 from recollect.errors import DiskFull, InvalidValue, StoreUnavailable, format_value
 from recollect.export.import_report import BadLine, Refused, Report
-from recollect.export.pipeline import Pipeline, run_to_result, run_to_result_async, stream_output, stream_output_async
+from recollect.export.pipeline import (
+    Pipeline,
+    run_to_result,
+    run_to_result_async,
+    scope_of,
+    stream_output,
+    stream_output_async,
+)
 from recollect.model import validation
 from recollect.storage.operation import Scope
 
@@ -43,6 +51,8 @@ __all__ = [
     "chunks",
     "chunks_async",
     "format_of",
+    "is_export",
+    "is_json",
     "read",
     "read_async",
     "write",
@@ -50,6 +60,7 @@ __all__ = [
 
 FORMATS = ("md", "json", "jsonl", "html")
 _FORMAT_ALIASES = {"markdown": "md", "htm": "html", "ndjson": "jsonl"}
+_HEADER_BYTES = 512  # of a file, in which its header names the format
 FileOrPath = str | os.PathLike[str] | IO[Any]
 MessageCallback = Callable[[int], None]
 
@@ -59,6 +70,18 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
     extension = os.path.splitext(_check_path(path) or "")[1][1:].lower()
     extension = _FORMAT_ALIASES.get(extension, extension)
     return extension if extension in FORMATS else None
+
+
+def is_export(head: bytes) -> bool:
+    """Return whether a file that begins so is a JSON or JSON lines export of Recollect."""
+    from recollect.export.records import FORMAT  # noqa: PLC0415
+
+    return is_json(head) and f'"{FORMAT}"'.encode() in head[:_HEADER_BYTES]
+
+
+def is_json(head: bytes) -> bool:
+    """Return whether a file that begins so may contain JSON: an object, an array, or lines of objects."""
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
 def chunks(
@@ -86,7 +109,7 @@ def chunks(
     Sessions are read one page at a time, so memory does not grow with their size.
     """
     pipeline = _export_pipeline(
-        store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
+        scope_of(store), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
     )
     return stream_output(store, pipeline)
 
@@ -104,7 +127,7 @@ def chunks_async(
 ) -> AsyncIterator[bytes]:
     """Export sessions from an async store, and yield the chunks of the file as chunks() does."""
     pipeline = _export_pipeline(
-        store.scope(), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
+        scope_of(store), ids, format, redact=redact, output=output, deleted=deleted, progress=progress, zone=zone
     )
     return stream_output_async(store, pipeline)
 
@@ -163,7 +186,7 @@ def read(
     """
     with _open_source(file) as source:
         return run_to_result(
-            store, _import_pipeline(store.scope(), source, on_conflict, format, progress, dry_run=dry_run)
+            store, _import_pipeline(scope_of(store), source, on_conflict, format, progress, dry_run=dry_run)
         )
 
 
@@ -178,7 +201,7 @@ async def read_async(
 ) -> Report:
     """Import a file into an async store, as read() does."""
     with _open_source(file) as source:
-        pipeline = _import_pipeline(store.scope(), source, on_conflict, format, progress, dry_run=dry_run)
+        pipeline = _import_pipeline(scope_of(store), source, on_conflict, format, progress, dry_run=dry_run)
         return await run_to_result_async(store, pipeline)
 
 

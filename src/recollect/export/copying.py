@@ -1,9 +1,9 @@
 """The copy of a whole database into another one, on the same engine or another, with a comparison at the end.
 
 A copy reads the row stream of an export and passes it to the writer of an import, with the rows that files omit: the
-trash, idempotency keys, settings, blobs without references, holders and counts. Each owner is copied with a store of
-its own. The comparison reads both stores as the copy does, page by page; from the first page that differs on, it hashes
-each session, payload and setting.
+trash, idempotency keys, records of the store, blobs without references, holders and counts. Each owner is copied with a
+store of its own. The comparison reads both stores as the copy does, page by page; from the first page that differs on,
+it hashes each session, payload and record.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import Any, Literal
 from recollect.engine.registry import find_provider
 from recollect.engine.url import MEMORY, StoreTarget, check_owner_and_timeout, parse_target
 from recollect.errors import Conflict, InvalidValue, NotFound, format_value
+from recollect.export.pipeline import run_operation, scope_of
 from recollect.model import validation
 from recollect.model.reports import CopyReport, Difference, Owners
-from recollect.storage import transfer
+from recollect.storage import copy_writer
 from recollect.storage.integrity import CheckProgress
 from recollect.storage.row_stream import (
     Blob,
     BranchItem,
     ParentRow,
     SessionItem,
-    SettingRow,
+    StoreItem,
     StreamItem,
     StreamPage,
     StreamPosition,
@@ -39,7 +40,8 @@ StoreLocation = str | os.PathLike[str]
 
 _MAX_DIFFERENCES = 1000  # items. A report with more would not be read, and a wrong target differs in everything.
 _COUNT_NAMES = (
-    "sessions", "payloads", "messages", "turns", "tool_calls", "compactions", "snapshots", "keys", "settings",
+    "sessions", "payloads", "messages", "versions", "turns", "tool_calls", "compactions", "snapshots", "keys",
+    "records",
 )  # fmt: skip
 
 
@@ -51,14 +53,32 @@ def copy(
     progress: CheckProgress | None = None,
     timeout: float = 30.0,
 ) -> CopyReport:
-    """Copy all data of a database into an empty one, compare the two, and return a report.
+    """Copy all data of one database into an empty one, and compare the two.
 
-    - `owners`: the owners whose data is copied; None copies all owners that the source shows.
-    - `progress`: a function that is called with the amount done and the total.
-    - `timeout`: seconds to wait for a locked file or for the server.
+    Return a [CopyReport]. The source and the target may use the same engine or different ones.
 
-    An interrupted copy resumes if you run it again. Raise Conflict if the target holds other data, NotFound if the
-    source does not exist, and InvalidValue if both are the same.
+    ```python
+    copied = recollect.copy("conversations.db", "copy.db")
+    copied.complete                 # -> True
+    copied.counts["messages"]    # -> 0
+    ```
+
+    - `source`, `target`: paths or URLs, as in `recollect.open()`. The source is only read. Raises `Conflict` if the
+      target holds other data; to merge into existing data, use [export and import][export.md], which also preserve ids.
+      Raises `NotFound` if the source file does not exist, and `InvalidValue` if both are the same database or one is
+      `:memory:`.
+    - `owners`: the owners whose data is copied. `None` copies all owners in the source ([store.maintenance.owners()]).
+      On PostgreSQL an ordinary role is sufficient.
+    - `progress`: a function that receives the number of items copied and compared so far.
+    - `timeout`: as in `recollect.open()`.
+
+    Session ids, message ids, times, positions, revisions and the text of every row stay the same; compactions and
+    snapshots are numbered per database. An interrupted copy resumes when you run it again, and writes nothing twice:
+    each page is committed in one transaction with its progress, in the target's record `journal` of the kind
+    `recollect.copy`. If another version of Recollect began the copy, it may raise `Conflict`: copy into an empty
+    database.
+
+    Under asyncio, run the copy in a thread: `await asyncio.to_thread(recollect.copy, source, target)`.
     """
     origin, destination = parse_target(source), parse_target(target)
     _check_targets(origin, destination)
@@ -91,7 +111,7 @@ def copy(
 def _read_owners(origin: StoreTarget, timeout: float) -> tuple[Owners, str]:
     """Return the owners in a store, and the store's path as it is shown."""
     with open_target(origin, "", timeout, trusted=True) as store:
-        return store.owners(), store.path
+        return store.maintenance.owners(), store.path
 
 
 def _check_targets(origin: StoreTarget, destination: StoreTarget) -> None:
@@ -135,8 +155,8 @@ class _CopyProgress:
     def count(self, items: Iterable[StreamItem]) -> None:
         """Count the rows of items of the source."""
         for item in items:
-            if isinstance(item, Blob | SettingRow):
-                self.counts["payloads" if isinstance(item, Blob) else "settings"] += 1
+            if isinstance(item, Blob):
+                self.counts["payloads"] += 1
             elif not isinstance(item, ParentRow):
                 for name in self.counts.keys() & item._fields:
                     self.counts[name] += len(getattr(item, name))
@@ -160,30 +180,32 @@ class _OwnerCopy:
         self.tracker = tracker
 
     def run(self) -> list[Difference]:
-        state = transfer.CopyState(self._begin())
-        size = self.source_store.run(transfer.copy_size(self.source_store.scope()))
+        state = copy_writer.CopyState(self._begin())
+        size = run_operation(self.source_store, copy_writer.copy_size(scope_of(self.source_store)))
         self.tracker.total += 3 * (size.messages + size.blobs) + 1
         self.tracker.advance(state.journal.count)
         for page in self._read(self.source_store, state.journal.position):
-            state = self.target_store.run(transfer.copy_page(self.target_store.scope(), state, page))
+            state = run_operation(self.target_store, copy_writer.copy_page(scope_of(self.target_store), state, page))
         return self._compare()
 
     def _read(self, store: Store, position: StreamPosition, *, count: bool = False) -> Iterator[StreamPage]:
         """Read all data of an owner from a position on."""
         page = StreamPage([], None, position)
         while page.position.stage != "end":
-            page = store.run(read_stream(store.scope(), page))
+            page = run_operation(store, read_stream(scope_of(store), page))
             if count:
                 self.tracker.count(page.items)
             yield page
             self.tracker.advance(page.progress)
 
-    def _begin(self) -> transfer.CopyJournal:
-        journal = self.target_store.run(transfer.begin_copy(self.target_store.scope(), self.source_path))
+    def _begin(self) -> copy_writer.CopyJournal:
+        journal = run_operation(
+            self.target_store, copy_writer.begin_copy(scope_of(self.target_store), self.source_path)
+        )
         if journal is None:
             raise Conflict(
                 f"{self.target_store.path} is not empty. Copy into an empty database, or merge with `recollect "
-                "sessions export` and `recollect sessions import`, which preserve ids and write nothing twice."
+                "sessions export` and `recollect import`, which preserve ids and write nothing twice."
             )
         if journal.source != self.source_path:
             raise Conflict(
@@ -226,13 +248,13 @@ class _OwnerCopy:
 
 
 class _ComparedUnit:
-    """The unit of comparison: a payload, a tree or the settings, with a sum of hashes for each name in it.
+    """The unit of comparison: a payload, a tree or the store's records, with a sum of hashes for each name in it.
 
     The hashes of the rows of a name are added up.
     """
 
-    def __init__(self, kind: Literal["payload", "session", "setting"], *order: Any) -> None:
-        self.kind: Literal["payload", "session", "setting"] = kind
+    def __init__(self, kind: Literal["payload", "session", "record"], *order: Any) -> None:
+        self.kind: Literal["payload", "session", "record"] = kind
         self.order = order
         self.sums: dict[str, int] = {}
 
@@ -262,14 +284,15 @@ def _iter_units(pages: Iterable[StreamPage]) -> Iterator[_ComparedUnit]:
     """Yield the units of a stream, in an order that is the same on every engine."""
     tree = _ComparedUnit("session", 1, 0)
     trees = 0
-    settings = _ComparedUnit("setting", 2)
+    store_records = _ComparedUnit("record", 2)
     for item in chain.from_iterable(page.items for page in pages):
         if isinstance(item, Blob):
             unit = _ComparedUnit("payload", 0, item.row.hash)
             unit.add(item.row.hash, "blob", *item.row, hashlib.sha256(item.data).hexdigest())
             yield unit
-        elif isinstance(item, SettingRow):
-            settings.add(item.key, "setting", *item)
+        elif isinstance(item, StoreItem):
+            for row in item.records:
+                store_records.add(f"{row.kind}/{row.key.decode()}", "record", *row)
         elif isinstance(item, TreeItem):
             yield tree
             trees += 1
@@ -278,4 +301,4 @@ def _iter_units(pages: Iterable[StreamPage]) -> Iterator[_ComparedUnit]:
         elif not isinstance(item, ParentRow):
             tree.add_rows(item)
     yield tree
-    yield settings
+    yield store_records

@@ -16,7 +16,7 @@ from recollect.export.markdown_html import markdown_to_html
 from recollect.export.safe_markup import code_block, escape_html
 from recollect.export.transcript import SPEAKERS, RenderedCall, RenderedMessage, RenderedSummary, SideBranch
 from recollect.formats import display
-from recollect.model.humanize import format_duration, format_size, pluralize
+from recollect.model.humanize import escape_unprintable, format_duration, format_size, pluralize
 from recollect.model.json import UNSET
 from recollect.model.message import (
     AttachmentPart,
@@ -44,7 +44,7 @@ _ICON = (
 _ICON_PATHS = {
     "success": "M2.5 7.5 5.5 10.5 11.5 4",
     "error": "M3.5 3.5l7 7M10.5 3.5l-7 7",
-    "canceled": "M3 7h8",
+    "cancelled": "M3 7h8",
     "running": "M7 1.5a5.5 5.5 0 1 1-5.5 5.5",
     "pending": "M7 1.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11M7 4v3l2 1.5",
     "file": "M3.5 1.5h4.5l3 3v8h-7.5zM8 1.5v3h3",
@@ -75,9 +75,9 @@ class HtmlRenderer:
 
     def entry(self, number: int, session: SessionInfo, messages: int) -> bytes:
         """Return the entry of a session in the list of contents."""
-        last = session.last_message_at or session.created_at
+        last = session.last_message_at_ms or session.created_at_ms
         return _encode(
-            f'<li><a href="#s{number}"><span dir="auto">{escape_html(session.title or session.id)}</span>'
+            f'<li><a href="#s{number}"><span dir="auto">{_title(session)}</span>'
             f"<small>{pluralize(messages, 'message')} · {format_time(last, self._zone)[:10]}</small></a></li>"
         )
 
@@ -88,7 +88,7 @@ class HtmlRenderer:
     def session(self, number: int, session: SessionInfo, messages: int, branches: int) -> bytes:
         """Open a session, with its title and its facts."""
         self._day, self._number = "", number
-        title = escape_html(session.title or session.id)
+        title = _title(session)
         head = ""
         if self._head is not None:
             head, self._head = _head(title) + self._head.decode(), None
@@ -175,20 +175,29 @@ def _encode(text: str) -> bytes:
 
 
 def _facts(session: SessionInfo, messages: int, branches: int, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
-    last = session.last_message_at
+    last = session.last_message_at_ms
     facts: list[tuple[str, str | None]] = [
         ("Model", session.model),
         ("Task", session.task),
+        ("Labels", ", ".join(session.labels)),
         ("Status", None if session.status == "active" else session.status),
-        ("Started", format_time(session.created_at, zone)),
+        ("Started", format_time(session.created_at_ms, zone)),
         ("Last message", None if last is None else format_time(last, zone)),
         ("Messages", f"{messages:,}"),
         ("Tokens", f"{session.token_count:,}" if session.token_count else None),
         ("Branches", f"{branches:,}" if branches > 1 else None),
-        ("Forked from" if session.relation == "fork" else "Parent", session.parent),
-        ("ID", session.id if session.title else None),
+        (
+            "Forked from" if session.relation == "fork" else "Parent",
+            session.parent and escape_unprintable(session.parent),
+        ),
+        ("ID", escape_unprintable(session.id) if session.title else None),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _title(session: SessionInfo) -> str:
+    """Return the title of a session, or else its id, as HTML."""
+    return escape_html(session.title or escape_unprintable(session.id))
 
 
 def _fact_attributes(name: str) -> str:

@@ -27,7 +27,9 @@ from recollect.storage.row_stream import (
     FullCallRow,
     FullCompactionRow,
     FullMessageRow,
+    FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     TurnRow,
 )
 
@@ -104,6 +106,8 @@ class SessionGroup:
         self.sessions: dict[str, ImportedSession] = {}
         self.branches: dict[int, ImportedBranch] = {}
         self.spool = Spool()
+        self._keys: dict[str, list[tuple[int, int]]] = {}
+        self._last_message = (0, 0)
         self.unresolved_branches: list[tuple[int, int]] = []
         """Lines that refer to a branch that is not read yet: the branches of a fork follow those of its origin."""
 
@@ -126,8 +130,11 @@ class SessionGroup:
         if not record.shared:
             self.sessions[record.session].own_branches.append(record.id)
 
-    def add_message(self, name: str) -> None:
-        """Record a message. Its branch must exist, and positions must increase."""
+    def add_message(self, name: str, key: str | None = None) -> None:
+        """Record a message. Its branch must exist, and positions must increase.
+
+        `key` is its key, unless it is deleted; another message of the path must not have it.
+        """
         number, position = records.parse_message_id(name)
         self.check_branch(number)
         branch = self.branches[number]
@@ -135,7 +142,34 @@ class SessionGroup:
             raise InvalidValue(f"Branch {number} begins after position {branch.fork_at}, got position {position}.")
         if position <= branch.last:
             raise InvalidValue(f"Message {name} occurs twice or out of order.")
+        if key is not None:
+            self._add_key(name, number, position, key)
         branch.extend_to(position)
+        self._last_message = number, position
+
+    def add_version(self, name: str) -> None:
+        """Raise InvalidValue unless an earlier version follows its message."""
+        if records.parse_message_id(name) != self._last_message:
+            raise InvalidValue(f"A version of message {name} must follow that message.")
+
+    def _add_key(self, name: str, number: int, position: int, key: str) -> None:
+        holders = self._keys.setdefault(key, [])
+        for other_number, other_position in holders:
+            if self._path_contains(number, other_number, other_position) or self._path_contains(
+                other_number, number, position
+            ):
+                raise InvalidValue(
+                    f"Message {name} has the key of message {other_number}.{other_position} on the same path."
+                )
+        holders.append((number, position))
+
+    def _path_contains(self, branch: int, number: int, position: int) -> bool:
+        """Return whether the path that ends with a branch contains a position of another one."""
+        limit: int | None = None
+        current: int | None = branch
+        while current is not None and current != number:
+            current, limit = self.branches[current].parent, self.branches[current].fork_at
+        return current is not None and (limit is None or position <= limit)
 
     def has(self, number: int, position: int) -> bool:
         """Return whether the file has a message."""
@@ -211,12 +245,13 @@ class BranchBatch:
         self.turns: list[TurnRow] = []
         self.calls: list[FullCallRow] = []
         self.compactions: list[FullCompactionRow] = []
+        self.versions: list[FullVersionRow] = []
         self.payloads: dict[str, bytes] = {}
 
     @property
     def empty(self) -> bool:
         """True if the batch has no records."""
-        return not (self.messages or self.turns or self.calls or self.compactions)
+        return not (self.messages or self.turns or self.calls or self.compactions or self.versions)
 
     @property
     def full(self) -> bool:
@@ -228,8 +263,9 @@ class BranchBatch:
     ) -> transfer.RowBatch:
         """Return the batch in the form that transfer.add_batch() takes."""
         return transfer.RowBatch(
-            key, self.number, session, renew, self.messages, self.turns, self.calls, self.compactions, payloads
-        )
+            key, self.number, session, renew, self.messages, self.turns, self.calls, self.compactions, payloads,
+            self.versions,
+        )  # fmt: skip
 
 
 def iter_batches(
@@ -242,12 +278,13 @@ def iter_batches(
     batch = BranchBatch(0)
     for entry in group.entries():
         record = entry.record
-        if isinstance(record, records.SnapshotRecord):
+        if isinstance(record, records.SnapshotRecord | records.KeyedRecord):
             continue
         number, position = record_position(record)
         if not includes(number, position):
             continue
-        if number != batch.number or batch.full:
+        # The versions of a message are written with it.
+        if number != batch.number or (batch.full and not isinstance(record, records.VersionRecord)):
             if not batch.empty:
                 yield batch
             batch = BranchBatch(number)
@@ -264,6 +301,11 @@ def _add_record(
         batch.messages.append(row)
         batch.payloads.update(inline_payloads)
         batch.size += len(row.parts) + sum(map(size, row.blob_names))
+    elif isinstance(record, records.VersionRecord):
+        _, version, inline_payloads = records.version_row(record)
+        batch.versions.append(version)
+        batch.payloads.update(inline_payloads)
+        batch.size += len(version.parts) + sum(map(size, version.blob_names))
     elif isinstance(record, records.TurnRecord):
         batch.turns.append(records.turn_row(record)[1])
     elif isinstance(record, records.CompactionRecord):
@@ -286,6 +328,23 @@ def session_snapshots(group: SessionGroup, session: str, keys: Mapping[int, int]
     return rows
 
 
+def iter_keyed_rows(group: SessionGroup, session: str) -> Iterator[list[FullRecordRow]]:
+    """Yield the rows of a session's keyed records in batches."""
+    batch: list[FullRecordRow] = []
+    size = 0
+    for entry in group.entries():
+        record = entry.record
+        if isinstance(record, records.KeyedRecord) and record.session == session:
+            row = records.keyed_row(record)
+            batch.append(row)
+            size += len(row.value or "") + len(row.data or b"")
+            if len(batch) >= PAGE_ROWS or size >= PAGE_BYTES:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
 def record_position(record: Any) -> tuple[int, int]:
     """Return the branch number and the position that a record refers to."""
     if isinstance(record, records.MessageRecord | records.TurnRecord):
@@ -295,7 +354,7 @@ def record_position(record: Any) -> tuple[int, int]:
     return records.parse_message_id(record.message, 0 if isinstance(record, records.SnapshotRecord) else 1)
 
 
-_MAX_ID_PREFIX = 500  # characters. With a dash and 8 digits, the new id stays below the limit of 512.
+_MAX_ID_PREFIX = 1_000  # bytes. With a dash and 8 digits, the new id stays below the limit of 1,024.
 
 
 class ImportTarget(NamedTuple):
@@ -321,7 +380,7 @@ class Placement:
         self.targets[session] = target
         for number, limit in group.branch_limits(session).items():
             self.paths.add(number)
-            if target.mode != "keep":
+            if target.mode not in ("records", "keep"):
                 current = self.limits.get(number, 0)
                 self.limits[number] = None if current is None or limit is None else max(current, limit)
 
@@ -389,12 +448,9 @@ class _Planner:
         )
         for id, session in self.group.sessions.items():
             if id not in existing:
-                if session_ids.is_addressable(id):
-                    self._place_new(session)
-                else:
-                    yield from self._place_renamed(session, "A URL cannot contain this id.")
+                self._place_new(session)
                 continue
-            comparison = yield from _compare_session(self.group, session, existing[id])
+            comparison = yield from _compare_session(self.scope, self.group, session, existing[id])
             if comparison.conflict is None:
                 self._place_existing(session, existing[id], id, comparison.mode)
             else:
@@ -446,12 +502,12 @@ class _Planner:
 
         The id is a hash of the content, so repeating the import uses the same one.
         """
-        id = f"{session.id[:_MAX_ID_PREFIX]}-{self.group.digest(session.id)[:8]}"
+        id = f"{session_ids.shorten_id(session.id, _MAX_ID_PREFIX)}-{self.group.digest(session.id)[:8]}"
         existing: dict[str, transfer.ExistingSession] = yield from execute(transfer.find_existing(self.scope, [id]))
         if id not in existing:
             self._place_new(session, id)
         else:
-            comparison = yield from _compare_session(self.group, session, existing[id])
+            comparison = yield from _compare_session(self.scope, self.group, session, existing[id])
             if comparison.conflict is not None:
                 self.conflicts.append(Refused(session.id, reason))
                 return
@@ -460,7 +516,7 @@ class _Planner:
 
 
 def _compare_session(
-    group: SessionGroup, session: ImportedSession, existing: transfer.ExistingSession
+    scope: Scope, group: SessionGroup, session: ImportedSession, existing: transfer.ExistingSession
 ) -> Pipeline[_SessionComparison]:
     """Compare a session of the file with the stored one, and return how to import it."""
     limits = group.branch_limits(session.id)
@@ -487,9 +543,13 @@ def _compare_session(
     file_ahead = file_ahead or difference.adds
     if file_ahead and store_ahead:
         return _SessionComparison("keep", "Both continued after the last common message.")
-    if store_ahead:  # the stored session is the newer one, even if its revision is lower
-        return _SessionComparison("keep")
-    return _SessionComparison("renew" if renew else "extend" if file_ahead else "keep")
+    # If the store is ahead, its session is the newer one, even if its revision is lower.
+    if not store_ahead and (renew or file_ahead):
+        return _SessionComparison("renew" if renew else "extend")
+    for rows in iter_keyed_rows(group, session.id):
+        if (yield from execute(transfer.lacks_records(scope, existing.key, rows))):
+            return _SessionComparison("records")
+    return _SessionComparison("keep")
 
 
 def _store_has_more(session: ImportedSession, existing: transfer.ExistingSession) -> bool:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import json as standard
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recollect import formats
@@ -20,7 +20,7 @@ from recollect.export.import_plan import ImportPlan, ImportTarget, Placement, Se
 from recollect.export.import_reader import JsonText, PayloadSpool, Spool
 from recollect.export.import_report import Refused, Report
 from recollect.export.pipeline import Pipeline, execute
-from recollect.model import json
+from recollect.model import json, validation
 from recollect.model.message import Draft
 from recollect.model.times import DAY
 from recollect.storage import appends, sessions, transfer
@@ -123,11 +123,13 @@ class ImportedChat:
         self.title: str | None = None
         self.spool = Spool()
         self.digest = hashlib.sha256()
+        self._keys: set[str] = set()
 
     def add(self, line: int, text: bytes, value: Any, report: Report) -> None:
         """Add a message, or report why it is not one."""
         try:
             drafts, canonical = self._drafts(value), _canonical_bytes(value)
+            self._check_keys(drafts)
         except InvalidValue as error:
             report.refuse(line, error)
             return
@@ -139,6 +141,13 @@ class ImportedChat:
         if not isinstance(value, dict):
             raise InvalidValue("Not a message.")
         return formats.read([value], self.format)
+
+    def _check_keys(self, drafts: Sequence[Draft]) -> None:
+        """Raise InvalidValue for an invalid message key, and for one that an earlier message of the chat has."""
+        for key in [validation.check_message_key(draft.key) for draft in drafts if draft.key is not None]:
+            if key in self._keys:
+                raise InvalidValue(f"An earlier message of the chat has the key {format_value(key)}.")
+            self._keys.add(key)
 
     def store(self, scope: Scope, report: Report, progress: Callable[[int], None] | None) -> Pipeline[None]:
         """Append the messages to the session of this chat.
@@ -235,13 +244,21 @@ class PlacementWriter:
             if progress is not None:
                 progress(report.messages)
         for name, target in self.placement.targets.items():
-            snapshots = [] if target.mode == "keep" else import_plan.session_snapshots(self.group, name, keys)
+            if target.mode != "keep":
+                yield from self._write_session_rows(name, self.keys.sessions[target.id], target.mode)
+
+    def _write_session_rows(self, name: str, key: int, mode: transfer.ImportMode) -> Pipeline[None]:
+        """Write the snapshots and the keyed records of a session."""
+        if mode != "records":
+            snapshots = import_plan.session_snapshots(self.group, name, self.keys.branches)
             if snapshots:
-                yield from execute(transfer.store_snapshots(self.keys.sessions[target.id], snapshots))
+                yield from execute(transfer.store_snapshots(key, snapshots))
+        for rows in import_plan.iter_keyed_rows(self.group, name):
+            yield from execute(transfer.store_records(self.scope, key, rows))
 
     def _payloads(self, branch_batch: import_plan.BranchBatch) -> dict[str, bytes]:
         payloads = dict(branch_batch.payloads)
-        for row in branch_batch.messages:
+        for row in (*branch_batch.messages, *branch_batch.versions):
             for name in row.blob_names:
                 if name in self.payloads and name not in payloads:
                     payloads[name] = self.payloads[name]
@@ -349,7 +366,11 @@ class Importer:
         if isinstance(record, records.MessageRecord):
             _, row, inline_payloads = records.message_row(record)
             yield from self._check_payloads([name for name in row.blob_names if name not in inline_payloads])
-            group.add_message(record.id)
+            group.add_message(record.id, None if row.deleted_at is not None else row.client_key)
+        elif isinstance(record, records.VersionRecord):
+            _, version, inline_payloads = records.version_row(record)
+            yield from self._check_payloads([name for name in version.blob_names if name not in inline_payloads])
+            group.add_version(record.message)
         else:
             _check_record(group, record)
             if isinstance(record, records.ToolCallRecord) and record.branch not in group.branches:
@@ -449,6 +470,9 @@ class _NewerVersion(InvalidValue):
 
 def _check_record(group: SessionGroup, record: Any) -> None:
     """Raise InvalidValue if a record refers to something that the file lacks, or cannot be stored."""
+    if isinstance(record, records.KeyedRecord):
+        records.keyed_row(record)
+        return
     number, _ = import_plan.record_position(record)
     group.check_branch(number)
     if isinstance(record, records.TurnRecord):

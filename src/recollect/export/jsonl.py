@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from recollect.export import records, redaction
 from recollect.export.pipeline import Pipeline, execute
 from recollect.export.redaction import Redactor
-from recollect.export.selection import SelectedSession, visit_sessions
+from recollect.export.selection import SelectedSession, select_trees, visit_sessions
 from recollect.model import json
+from recollect.model.record import RESERVED_PREFIX
 from recollect.storage import row_stream
 from recollect.storage.operation import Scope
-from recollect.storage.row_stream import BranchItem, FullCallRow, FullMessageRow, SessionItem, TreePart, TreeRest
+from recollect.storage.row_stream import (
+    BranchItem,
+    FullCallRow,
+    FullMessageRow,
+    FullRecordRow,
+    FullVersionRow,
+    SessionItem,
+    TreePart,
+    TreeRest,
+)
+
+R = TypeVar("R", FullMessageRow, FullVersionRow)
 
 
 class ExportOptions(NamedTuple):
@@ -46,16 +58,18 @@ class RecordEncoder:
 def write_jsonl(scope: Scope, ids: Sequence[str] | None, options: ExportOptions) -> Pipeline[None]:
     """Write a header and one record per line."""
     writer = _RecordWriter(scope, options, RecordEncoder(array=False))
+    trees = yield from select_trees(scope, ids)
     yield records.encode(_header(options)) + b"\n"
-    yield from visit_sessions(scope, ids, writer.session)
+    yield from visit_sessions(scope, trees, writer.session)
 
 
 def write_json(scope: Scope, ids: Sequence[str] | None, options: ExportOptions) -> Pipeline[None]:
     """Write one JSON document, with each record on its own line, so that it can be read in a stream."""
     writer = _RecordWriter(scope, options, RecordEncoder(array=True))
     head = records.encode(_header(options)).replace(b'"type":"header",', b"", 1)
+    trees = yield from select_trees(scope, ids)
     yield head[:-1] + b',"sessions":[\n'
-    yield from visit_sessions(scope, ids, writer.session_object)
+    yield from visit_sessions(scope, trees, writer.session_object)
     yield b"\n]}\n"
 
 
@@ -101,9 +115,12 @@ class _RecordWriter:
             TreePart("branch", extent.branch.number, extent.branch.fork_at, session_id, extent.branch.key, extent.high)
             for extent in session.branches
         ]
-        rest: TreeRest | None = TreeRest([*parts, TreePart("session", 0, None, session_id, session.key)], numbers)
+        parts.append(TreePart("session", 0, None, session_id, session.key))
+        parts.append(TreePart("session records", 0, None, session_id, session.key))
+        names: set[tuple[str, bytes]] = set()
+        rest: TreeRest | None = TreeRest(parts, numbers)
         while rest is not None:
-            page = yield from execute(row_stream.read_rest(rest, deleted=self.options.deleted))
+            page = yield from execute(row_stream.read_rest(self.scope, rest, deleted=self.options.deleted))
             rest = page.rest
             for item in page.items:
                 if isinstance(item, BranchItem):
@@ -112,11 +129,27 @@ class _RecordWriter:
                     for row in item.snapshots:
                         redacted = redaction.redact_snapshot(row, self.options.redactor)
                         yield self.encoder.add(records.snapshot_record(session_id, redacted, row.branch))
+                    yield from self._keyed_records(session_id, item.records, names)
+
+    def _keyed_records(
+        self, session_id: str, rows: Sequence[FullRecordRow], names: set[tuple[str, bytes]]
+    ) -> Pipeline[None]:
+        """Write keyed records of a session, except Recollect's own. `names` is what earlier pages wrote."""
+        redactor = self.options.redactor
+        for row in rows:
+            if not row.kind.startswith(RESERVED_PREFIX):
+                redacted = row if redactor is None else redaction.redact_record(row, names, redactor)
+                yield self.encoder.add(records.keyed_record(session_id, redacted))
 
     def _branch(self, session: SelectedSession, item: BranchItem) -> Pipeline[None]:
         session_id, number, redactor = session.value.id, item.number, self.options.redactor
+        versions: dict[int, list[FullVersionRow]] = {}
+        for version in item.versions:
+            versions.setdefault(version.position, []).append(version)
         for row in item.messages:
             yield from self._message(session_id, number, row)
+            for version in versions.get(row.position, ()):
+                yield from self._version(session_id, number, version)
         positions = {row.position for row in item.messages}
         highs = {extent.branch.number: extent.high for extent in session.extents.values()}
         lines: list[records.ExportRecord] = [
@@ -135,6 +168,18 @@ class _RecordWriter:
         yield b"".join(map(self.encoder.add, lines))
 
     def _message(self, session_id: str, number: int, row: FullMessageRow) -> Pipeline[None]:
+        row = yield from self._content(session_id, row)
+        yield self.encoder.add(records.message_record(session_id, number, row))
+        self.messages += 1
+        if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
+            self.options.progress(self.messages)
+
+    def _version(self, session_id: str, number: int, row: FullVersionRow) -> Pipeline[None]:
+        row = yield from self._content(session_id, row)
+        yield self.encoder.add(records.version_record(session_id, number, row))
+
+    def _content(self, session_id: str, row: R) -> Pipeline[R]:
+        """Write the blobs of a message or of a version, and return its row, masked if secrets are."""
         redactor = self.options.redactor
         if redactor is None:
             for hash in row.blob_names:
@@ -149,10 +194,7 @@ class _RecordWriter:
             row, payloads = redaction.redact_message(row, payloads, redactor)
             for hash, payload in payloads.items():
                 yield from self._blob(session_id, hash, payload)
-        yield self.encoder.add(records.message_record(session_id, number, row))
-        self.messages += 1
-        if self.options.progress is not None and self.messages % row_stream.PAGE_ROWS == 0:
-            self.options.progress(self.messages)
+        return row
 
     def _blob(self, session_id: str, hash: str, payload: bytes | None) -> Pipeline[None]:
         if payload is None or bytes.fromhex(hash) in self.written_blobs:

@@ -15,7 +15,7 @@ from recollect.export import safe_markup
 from recollect.export.safe_markup import REPLACED_CHARACTERS, sanitize_markdown
 from recollect.export.transcript import SPEAKERS, RenderedCall, RenderedMessage, RenderedSummary, SideBranch
 from recollect.formats import display
-from recollect.model.humanize import format_duration, format_size
+from recollect.model.humanize import escape_unprintable, format_duration, format_size
 from recollect.model.json import UNSET
 from recollect.model.message import (
     AttachmentPart,
@@ -45,7 +45,7 @@ class MarkdownRenderer:
 
     def entry(self, number: int, session: SessionInfo, messages: int) -> bytes:  # noqa: ARG002
         """Return the entry of a session in the list of contents."""
-        return _encode(f"{number}. {_escape_line(session.title or session.id)}\n")
+        return _encode(f"{number}. {_escape_line(session.title or escape_unprintable(session.id))}\n")
 
     def contents_end(self) -> bytes:
         """Close the list of contents."""
@@ -54,18 +54,19 @@ class MarkdownRenderer:
     def session(self, number: int, session: SessionInfo, messages: int, branches: int) -> bytes:
         """Open a session, with its title and its facts."""
         facts = [
-            ("ID", _inline_code(session.id)),
+            ("ID", _inline_code(escape_unprintable(session.id))),
             ("Model", session.model and _escape_line(session.model)),
             ("Task", session.task and _escape_line(session.task)),
+            ("Labels", ", ".join(map(_escape_line, session.labels))),
             ("Status", None if session.status == "active" else session.status),
-            ("Started", format_time(session.created_at, self._zone)),
-            ("Last message", session.last_message_at and format_time(session.last_message_at, self._zone)),
+            ("Started", format_time(session.created_at_ms, self._zone)),
+            ("Last message", session.last_message_at_ms and format_time(session.last_message_at_ms, self._zone)),
             ("Messages", str(messages)),
             ("Branches", str(branches) if branches > 1 else None),
-            ("Forked from", session.parent and _inline_code(session.parent)),
+            ("Forked from", session.parent and _inline_code(escape_unprintable(session.parent))),
         ]
         lines = [f"- {name}: {value}" for name, value in facts if value]
-        title = _escape_line(session.title or session.id)
+        title = _escape_line(session.title or escape_unprintable(session.id))
         rule = "---\n\n" if number > 1 else ""
         return _encode(f"{rule}# {title}\n\n" + "\n".join(lines) + "\n\n" + _system_prompt(session))
 

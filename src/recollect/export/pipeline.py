@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from recollect.errors import Corrupted
-from recollect.storage.operation import Operation
+from recollect.storage.operation import Operation, Plan, Scope
 
 if TYPE_CHECKING:
     from recollect.store import Store
@@ -23,6 +23,26 @@ T = TypeVar("T")
 _BATCH_BYTES = 256 * 1024  # bytes of output per thread switch. One switch per message would slow down a long export.
 
 Pipeline = Generator[Operation[Any] | bytes, Any, T]
+
+
+def scope_of(store: Store | AsyncStore) -> Scope:
+    """Return the first argument of the operations that a store runs."""
+    return store._scope()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def run_operation(store: Store, op: Operation[T]) -> T:
+    """Run an operation in one transaction. An export and a copy read rows, for which a store has no public method."""
+    return store._run(op)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def run_plan(store: Store, plan: Plan[T]) -> T:
+    """Run a plan, each operation of which is one transaction."""
+    return store._follow(plan)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+async def run_operation_async(store: AsyncStore, op: Operation[T]) -> T:
+    """Run an operation with an async store, as run_operation() does."""
+    return await store._run(op)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def execute(op: Operation[T]) -> Pipeline[T]:
@@ -48,7 +68,7 @@ def stream_output(store: Store, pipeline: Pipeline[Any]) -> Iterator[bytes]:
             return
         result = None
         if isinstance(item, Operation):
-            result = store.run(item)
+            result = run_operation(store, item)
         else:
             yield item
 
@@ -66,7 +86,7 @@ async def stream_output_async(store: AsyncStore, pipeline: Pipeline[Any]) -> Asy
         for piece in pieces:
             yield piece
         if op is not None:
-            result = await store.run(op)
+            result = await run_operation_async(store, op)
         elif not pieces:
             return
         else:
@@ -101,7 +121,7 @@ def run_to_result(store: Store, pipeline: Pipeline[T]) -> T:
         while True:
             op: Any = step(value)
             try:
-                step, value = pipeline.send, store.run(op)
+                step, value = pipeline.send, run_operation(store, op)
             except Exception as error:  # noqa: BLE001  the pipeline handles it
                 step, value = pipeline.throw, error
     except StopIteration as stop:
@@ -119,7 +139,7 @@ async def run_to_result_async(store: AsyncStore, pipeline: Pipeline[T]) -> T:
         if stop is not None:
             return stop.value
         try:
-            step, value = pipeline.send, await store.run(op)
+            step, value = pipeline.send, await run_operation_async(store, op)
         except Exception as error:  # noqa: BLE001
             step, value = pipeline.throw, error
 

@@ -5,6 +5,7 @@ docs/reference/export.md specifies the records. A record from a file is validate
 
 from __future__ import annotations
 
+import base64
 import json as standard
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
@@ -12,11 +13,12 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 
 from recollect.errors import InvalidValue, format_value
-from recollect.model import blob, json, session_ids
-from recollect.model.message import CallStatus, Count, Part, Role, UnfinishedState
+from recollect.model import blob, json, session_ids, validation
+from recollect.model.message import Count, FormerCallStatus, Part, Role, UnfinishedState, respell_parts, respell_status
+from recollect.model.record import check_new_key, check_writable_kind
 from recollect.model.session import DATA_SCHEMA_VERSION, TEXT_FIELDS, Relation, SessionInfo, SessionStatus, SnapshotKind
 from recollect.model.turn import TurnStatus
-from recollect.model.value import format_iso, parse_iso
+from recollect.model.value import LATEST_TIME, format_iso, json_fields, parse_iso
 from recollect.storage import sessions
 from recollect.storage.messages import MessageParts
 from recollect.storage.row_stream import (
@@ -24,21 +26,22 @@ from recollect.storage.row_stream import (
     FullCallRow,
     FullCompactionRow,
     FullMessageRow,
+    FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     TurnRow,
 )
 from recollect.storage.transfer import IMPORT_HOLDER
 
 FORMAT = "recollect-export"
 VERSION = 1  # of the records. Raised when older programs could not read them; an import refuses newer versions.
-LATEST_ISO_TIME = 253_402_300_799_999
-"""The last millisecond of the year 9999, in Unix time. Later times are written as numbers: ISO 8601 has four digits."""
 
 Time = str | Count
 Position = Annotated[int, msgspec.Meta(ge=1, le=(1 << 32) - 1)]
 Start = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=1, le=(1 << 31) - 1)]
-Name = Annotated[str, msgspec.Meta(max_length=session_ids.MAX_LENGTH)] | None
+Name = Annotated[str, msgspec.Meta(max_length=512)] | None
+"""A channel or a model: PostgreSQL indexes them."""
 Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
@@ -94,6 +97,7 @@ class SessionRecord(_SessionTexts, kw_only=True, tag="session"):
 
     pinned_at: Time | None = None
     archived_at: Time | None = None
+    labels: tuple[str, ...] = ()
     metadata: Any = None
     message_count: Count = 0
     token_count: Count = 0
@@ -147,6 +151,30 @@ class MessageRecord(ExportRecord, kw_only=True, tag="message"):
     native: Any = None
     blobs: Any = None
     parts: Any
+    key: str | None = None
+    edited_at: Time | None = None
+
+
+class VersionRecord(ExportRecord, kw_only=True, tag="message_version"):
+    """An earlier version of a message: the content that was replaced, after the message in the file."""
+
+    session: str
+    message: str
+    version: Position
+    replaced_at: Time
+    role: Role
+    state: UnfinishedState | Literal["completed"] | None = None
+    completed_at: Time | None = None
+    tokens: Count = 0
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    format: str | None = None
+    model: str | None = None
+    error: Any = None
+    metadata: Any = None
+    native: Any = None
+    blobs: Any = None
+    parts: Any
 
 
 class TurnRecord(ExportRecord, kw_only=True, tag="turn"):
@@ -173,7 +201,7 @@ class ToolCallRecord(ExportRecord, kw_only=True, tag="tool_call"):
     branch: Number
     call_id: str
     tool: str
-    status: CallStatus
+    status: FormerCallStatus
     result: Position | None = None
     result_part: Start | None = None
     created_at: Time
@@ -211,11 +239,29 @@ class SnapshotRecord(ExportRecord, kw_only=True, tag="snapshot"):
     updated_at: Time
 
 
+class KeyedRecord(ExportRecord, kw_only=True, tag="record"):
+    """A keyed record of a session: a JSON value, or bytes as base64 in `data`."""
+
+    session: str
+    kind: str
+    key: str
+    revision: Annotated[int, msgspec.Meta(ge=1, le=validation.MAX_INTEGER)]
+    value: Any = None
+    data: str | None = None
+    created_at: Time
+    updated_at: Time
+
+
 AnyRecord = (
-    HeaderRecord | SessionRecord | BranchRecord | BlobRecord | MessageRecord | TurnRecord | ToolCallRecord
-    | CompactionRecord | SnapshotRecord
+    HeaderRecord | SessionRecord | BranchRecord | BlobRecord | MessageRecord | VersionRecord | TurnRecord
+    | ToolCallRecord | CompactionRecord | SnapshotRecord | KeyedRecord
 )  # fmt: skip
-TYPES = frozenset({"header", "session", "branch", "blob", "message", "turn", "tool_call", "compaction", "snapshot"})
+TYPES = frozenset(
+    {
+        "header", "session", "branch", "blob", "message", "message_version", "turn", "tool_call", "compaction",
+        "snapshot", "record",
+    }
+)  # fmt: skip
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyRecord)
@@ -267,7 +313,7 @@ def describe_validation_error(error: msgspec.ValidationError) -> str:
 
 def format_time(value: int | None) -> Any:
     """Return a time as ISO 8601, or as milliseconds if the year has more than four digits."""
-    return value if value is None or value > LATEST_ISO_TIME else format_iso(value)
+    return value if value is None or value > LATEST_TIME else format_iso(value)
 
 
 def parse_time(value: Any) -> Any:
@@ -310,7 +356,8 @@ def raw_json(text: str | None) -> msgspec.Raw | None:
 
 def session_record(value: SessionInfo, tree: int) -> SessionRecord:
     """Return the record of a session."""
-    fields = {name: getattr(value, name) for name in SessionRecord.__struct_fields__ if hasattr(value, name)}
+    columns = json_fields(value)
+    fields = {name: columns[name] for name in SessionRecord.__struct_fields__ if name in columns}
     fields |= {name: format_time(time) for name, time in fields.items() if name.endswith("_at")}
     if value.metadata is not None:
         fields["metadata"] = raw_json(json.encode(value.metadata))
@@ -328,13 +375,25 @@ def branch_record(session: str, branch: BranchOutline, parent: int | None, last:
 def message_record(session: str, number: int, row: FullMessageRow) -> MessageRecord:
     """Return the record of a message."""
     (position, turn, role, state, tokens, input_tokens, output_tokens, created, completed, format, model, error,
-     metadata, native, blobs, parts, deleted) = row  # fmt: skip
+     metadata, native, blobs, parts, key, edit_time, deleted) = row  # fmt: skip
     return MessageRecord(
         session=session, id=f"{number}.{position}", role=role, created_at=format_time(created), turn=turn, state=state,
         completed_at=format_time(completed), deleted_at=format_time(deleted), tokens=tokens, input_tokens=input_tokens,
         output_tokens=output_tokens, format=format, model=model, error=raw_json(error), metadata=raw_json(metadata),
-        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts),
+        native=raw_json(native), blobs=raw_json(blobs), parts=raw_json(parts), key=key,
+        edited_at=format_time(edit_time),
     )  # fmt: skip
+
+
+def version_record(session: str, number: int, row: FullVersionRow) -> VersionRecord:
+    """Return the record of an earlier version of a message."""
+    fields = row._asdict()
+    del fields["position"]
+    for name in ("error", "metadata", "native", "blobs", "parts"):
+        fields[name] = raw_json(fields[name])
+    for name in ("replaced_at", "completed_at"):
+        fields[name] = format_time(fields[name])
+    return VersionRecord(session=session, message=f"{number}.{row.position}", **fields)
 
 
 def turn_record(session: str, number: int, row: TurnRow) -> TurnRecord:
@@ -372,6 +431,15 @@ def snapshot_record(session: str, row: FullSnapshotRow, number: int) -> Snapshot
     )  # fmt: skip
 
 
+def keyed_record(session: str, row: FullRecordRow) -> KeyedRecord:
+    """Return the record of a keyed record."""
+    return KeyedRecord(
+        session=session, kind=row.kind, key=row.key.decode(), revision=row.revision, value=raw_json(row.value),
+        data=None if row.data is None else base64.b64encode(row.data).decode(),
+        created_at=format_time(row.created_at), updated_at=format_time(row.updated_at),
+    )  # fmt: skip
+
+
 def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
     """Return the validated columns of a session. An activity time after `latest` is reduced to it."""
     session_ids.check_id(record.id)
@@ -380,7 +448,7 @@ def session_columns(record: SessionRecord, latest: int) -> dict[str, Any]:
             "The session was written by a newer version of Recollect. Upgrade with `pip install -U recollect`."
         )
     texts = {name: getattr(record, name) for name in TEXT_FIELDS}
-    columns = sessions.columns_of(_without_model({**texts, "metadata": record.metadata}), 0)
+    columns = sessions.columns_of(_without_model({**texts, "labels": record.labels, "metadata": record.metadata}), 0)
     for name in ("created_at", "updated_at", "last_message_at", "pinned_at", "archived_at"):
         columns[name] = parse_time(getattr(record, name))
     columns["active_at"] = min(parse_time(record.active_at), latest)
@@ -408,14 +476,30 @@ def message_row(record: MessageRecord) -> tuple[int, FullMessageRow, Mapping[str
     row = FullMessageRow(  # by position, in the order of its fields: keywords would take longer
         position, record.turn, record.role, state, record.tokens, record.input_tokens, record.output_tokens,
         parse_time(record.created_at), parse_time(record.completed_at), _storable_text(record.format),
-        _storable_text(record.model), _encode_json(record.error), _encode_object(record.metadata),
-        _encode_object(record.native), blobs, parts, parse_time(record.deleted_at),
+        _storable_text(record.model), _encode_json("error", record.error), _encode_object("metadata", record.metadata),
+        _encode_object("native", record.native), blobs, parts,
+        None if record.key is None else validation.check_message_key(record.key), parse_time(record.edited_at),
+        parse_time(record.deleted_at),
     )  # fmt: skip
     return number, row, payloads
 
 
-def _encode_parts(record: MessageRecord) -> tuple[str, str | None, Mapping[str, bytes]]:
-    data = json.to_json_data(record.parts)
+def version_row(record: VersionRecord) -> tuple[int, FullVersionRow, Mapping[str, bytes]]:
+    """Return the branch number of the message of a version, its row, and the payloads that its parts contained."""
+    number, position = parse_message_id(record.message)
+    parts, blobs, payloads = _encode_parts(record)
+    row = FullVersionRow(
+        position, record.version, parse_time(record.replaced_at), record.role,
+        None if record.state == "completed" else record.state, record.tokens, record.input_tokens,
+        record.output_tokens, parse_time(record.completed_at), _storable_text(record.format),
+        _storable_text(record.model), _encode_json("error", record.error), _encode_object("metadata", record.metadata),
+        _encode_object("native", record.native), blobs, parts,
+    )  # fmt: skip
+    return number, row, payloads
+
+
+def _encode_parts(record: MessageRecord | VersionRecord) -> tuple[str, str | None, Mapping[str, bytes]]:
+    data = respell_parts(json.to_json_data(record.parts, "parts"))
     references = _PayloadNames()
     try:
         with_payloads = data if record.blobs is None else blob.attach_payloads(data, references)
@@ -456,14 +540,14 @@ def _storable_text(text: str | None) -> str | None:
     return None if text is None else json.escape_surrogates(text)
 
 
-def _encode_json(value: Any) -> str | None:
-    return None if value is None else json.encode(json.to_json_data(value))
+def _encode_json(name: str, value: Any) -> str | None:
+    return None if value is None else json.encode(json.to_json_data(value, name))
 
 
-def _encode_object(value: Any) -> str | None:
+def _encode_object(name: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, dict):
-        raise InvalidValue("metadata and native must be JSON objects.")
-    return _encode_json(value)
+        raise InvalidValue(f"{name} must be a JSON object, got {format_value(value)}.")
+    return _encode_json(name, value)
 
 
 def turn_row(record: TurnRecord) -> tuple[int, TurnRow]:
@@ -473,7 +557,8 @@ def turn_row(record: TurnRecord) -> tuple[int, TurnRow]:
     return number, TurnRow(
         position=position, status=record.status, started_at=parse_time(record.started_at),
         ended_at=parse_time(record.ended_at), latency_ms=record.latency_ms, input_tokens=record.input_tokens,
-        output_tokens=record.output_tokens, model=_storable_text(record.model), error=_encode_json(record.error),
+        output_tokens=record.output_tokens, model=_storable_text(record.model),
+        error=_encode_json("error", record.error),
         holder=IMPORT_HOLDER if is_open else None, lease_until=0 if is_open else None,
     )  # fmt: skip
 
@@ -484,9 +569,10 @@ def call_row(record: ToolCallRecord, branch: int) -> FullCallRow:
         raise InvalidValue("result and result_part must be set together.")
     return FullCallRow(
         position=parse_message_id(record.message)[1], part=record.part, branch=branch,
-        call_id=json.escape_surrogates(record.call_id), tool=json.escape_surrogates(record.tool), status=record.status,
-        result=record.result, result_part=record.result_part, created_at=parse_time(record.created_at),
-        started_at=parse_time(record.started_at), completed_at=parse_time(record.completed_at),
+        call_id=json.escape_surrogates(record.call_id), tool=json.escape_surrogates(record.tool),
+        status=respell_status(record.status), result=record.result, result_part=record.result_part,
+        created_at=parse_time(record.created_at), started_at=parse_time(record.started_at),
+        completed_at=parse_time(record.completed_at),
         latency_ms=record.latency_ms, error_code=_storable_text(record.error_code),
         error_message=_storable_text(record.error_message),
     )  # fmt: skip
@@ -505,7 +591,22 @@ def compaction_row(record: CompactionRecord) -> FullCompactionRow:
 def snapshot_row(record: SnapshotRecord, branch: int) -> FullSnapshotRow:
     """Return the row of a snapshot; `branch` is the key of the branch of its message."""
     return FullSnapshotRow(
-        kind=record.kind, content=json.encode(json.to_json_data(record.content)), branch=branch,
+        kind=record.kind, content=json.encode(json.to_json_data(record.content, "content")), branch=branch,
         position=parse_message_id(record.message, 0)[1], tokens=record.tokens,
         created_at=parse_time(record.created_at), updated_at=parse_time(record.updated_at),
+    )  # fmt: skip
+
+
+def keyed_row(record: KeyedRecord) -> FullRecordRow:
+    """Return the row of a keyed record."""
+    data = None
+    if record.data is not None:
+        try:
+            data = base64.b64decode(record.data, validate=True)
+        except ValueError as error:
+            raise InvalidValue("The data of the record is not valid base64.") from error
+    return FullRecordRow(
+        kind=check_writable_kind(record.kind), key=check_new_key("key", record.key), revision=record.revision,
+        created_at=parse_time(record.created_at), updated_at=parse_time(record.updated_at),
+        value=None if data is not None else json.encode(json.to_json_data(record.value)), data=data,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,7 +19,15 @@ from recollect.model import blob, json
 from recollect.model.message import Part
 from recollect.model.session import TEXT_FIELDS, SessionInfo
 from recollect.storage.messages import MessageParts
-from recollect.storage.row_stream import FullCallRow, FullCompactionRow, FullMessageRow, FullSnapshotRow, TurnRow
+from recollect.storage.row_stream import (
+    FullCallRow,
+    FullCompactionRow,
+    FullMessageRow,
+    FullRecordRow,
+    FullSnapshotRow,
+    FullVersionRow,
+    TurnRow,
+)
 
 _EDGE = r"(?<![A-Za-z0-9_])"
 _END = r"(?![A-Za-z0-9_\-])"
@@ -264,13 +272,15 @@ def redact_session(value: SessionInfo, redactor: Redactor | None) -> SessionInfo
         return value
     names = [name for name in (*TEXT_FIELDS, "metadata") if name not in _UNMASKED_FIELDS]
     fields: dict[str, Any] = {name: redactor.value(getattr(value, name)) for name in names}
+    fields["labels"] = tuple(sorted(set(map(redactor.value, value.labels))))
     return msgspec.structs.replace(value, **fields)
 
 
-def redact_message(
-    row: FullMessageRow, payloads: Mapping[str, bytes], redactor: Redactor
-) -> tuple[FullMessageRow, dict[str, bytes]]:
-    """Mask a message and its payloads. Return the row, and the payloads that it refers to then."""
+R = TypeVar("R", FullMessageRow, FullVersionRow)
+
+
+def redact_message(row: R, payloads: Mapping[str, bytes], redactor: Redactor) -> tuple[R, dict[str, bytes]]:
+    """Mask a message, or a version, and its payloads. Return the row, and the payloads that it refers to then."""
     data = json.decode(row.parts)
     if row.blobs is not None:
         data = blob.attach_payloads(data, payloads)
@@ -308,3 +318,28 @@ def redact_compaction(row: FullCompactionRow, redactor: Redactor | None) -> Full
 def redact_snapshot(row: FullSnapshotRow, redactor: Redactor | None) -> FullSnapshotRow:
     """Mask the content of a snapshot."""
     return row if redactor is None else row._replace(content=_redact_json(row.content, redactor) or "")
+
+
+def redact_record(row: FullRecordRow, names: set[tuple[str, bytes]], redactor: Redactor) -> FullRecordRow:
+    """Mask the key and the value of a keyed record. Bytes are masked if they are text.
+
+    `names` are the kinds and keys of the masked records of the session: if masking makes two keys equal, the second one
+    gets an apostrophe.
+    """
+    key = row.key.decode()
+    masked_key = redactor.text(key)
+    if masked_key != key:
+        while (row.kind, masked_key.encode()) in names:
+            masked_key += "'"
+        names.add((row.kind, masked_key.encode()))
+    value = None if row.value is None else json.encode(redactor.value(json.decode(row.value), key))
+    data = None if row.data is None else _redact_bytes(row.data, key, redactor)
+    return row._replace(key=masked_key.encode(), value=value, data=data)
+
+
+def _redact_bytes(data: bytes, name: str, redactor: Redactor) -> bytes:
+    try:
+        text = data.decode()
+    except ValueError:
+        return data
+    return redactor.value(text, name).encode()

@@ -41,18 +41,27 @@ class SelectedSession(NamedTuple):
 SessionVisitor = Callable[[SelectedSession], Pipeline[None]]
 
 
-def visit_sessions(scope: Scope, ids: Sequence[str] | None, visit: SessionVisitor) -> Pipeline[None]:
-    """Visit the sessions with these ids, or all that are not in the trash, oldest first."""
+SelectedTrees = dict[str, int] | None
+"""The tree of each selected session by its id; None selects all sessions."""
+
+
+def select_trees(scope: Scope, ids: Sequence[str] | None) -> Pipeline[SelectedTrees]:
+    """Select the sessions with these ids, or all. Raise SessionNotFound for a missing one, before any output."""
     if ids is None:
-        yield from _visit_all(scope, visit)
-        return
+        return None
     if isinstance(ids, str):
         raise InvalidValue("ids must be a list of session ids, or None for all sessions, got a str.")
-    names = list(dict.fromkeys(ids))
-    trees: dict[str, int] = yield from execute(row_stream.find_trees(scope, names))
-    selection = frozenset(names)
+    return (yield from execute(row_stream.find_trees(scope, list(dict.fromkeys(ids)))))
+
+
+def visit_sessions(scope: Scope, trees: SelectedTrees, visit: SessionVisitor) -> Pipeline[None]:
+    """Visit the selected sessions, or all that are not in the trash, oldest first."""
+    if trees is None:
+        yield from _visit_all(scope, visit)
+        return
+    ids = frozenset(trees)
     for number, key in enumerate(dict.fromkeys(trees.values()), 1):
-        yield from _visit_tree(key, selection, number, visit)
+        yield from _visit_tree(key, ids, number, visit)
 
 
 def _visit_all(scope: Scope, visit: SessionVisitor) -> Pipeline[None]:

@@ -13,7 +13,7 @@ import msgspec
 from recollect.export import redaction
 from recollect.export.jsonl import ExportOptions, call_row_within
 from recollect.export.pipeline import Pipeline, execute
-from recollect.export.selection import BranchExtent, SelectedSession, path_spans, visit_sessions
+from recollect.export.selection import BranchExtent, SelectedSession, path_spans, select_trees, visit_sessions
 from recollect.formats import display
 from recollect.formats.display import is_truncated
 from recollect.model import blob, json
@@ -122,12 +122,13 @@ def write_transcript(
     """Write sessions as a document. If there are several, it begins with a list of contents."""
     writer = _TranscriptWriter(scope, options, renderer)
     several = ids is None or len(set(ids)) > 1
+    trees = yield from select_trees(scope, ids)
     yield renderer.begin(redacted=options.redactor is not None, several=several)
     if several:
-        yield from visit_sessions(scope, ids, writer.entry)
+        yield from visit_sessions(scope, trees, writer.entry)
         yield renderer.contents_end()
         writer.number = 0
-    yield from visit_sessions(scope, ids, writer.session)
+    yield from visit_sessions(scope, trees, writer.session)
     yield renderer.end()
 
 
@@ -147,7 +148,7 @@ class _TranscriptWriter:
 
     def _count_messages(self, session: SelectedSession) -> Pipeline[int]:
         """Return the number of messages of a session's active path without tool steps."""
-        path = PathRange(session.value.id, session.value.deleted_at)
+        path = PathRange(session.value.id, session.value.deleted_at_ms)
         [messages] = yield from execute(count_shown(self.scope, [path]))
         return messages
 
@@ -182,7 +183,7 @@ class _TranscriptWriter:
         part = TreePart("branch", number, low, session.value.id, key, high)
         rest: TreeRest | None = TreeRest([part], {extent.branch.key: extent.branch.number for extent, _, _ in path})
         while rest is not None:
-            page = yield from execute(row_stream.read_rest(rest, deleted=self.options.deleted))
+            page = yield from execute(row_stream.read_rest(self.scope, rest, deleted=self.options.deleted))
             rest = page.rest
             for item in page.items:
                 assert isinstance(item, BranchItem)

@@ -172,7 +172,7 @@ def _read_result(part: dict[str, Any]) -> Part:
         return ToolResultPart(
             call_id=call_id,
             tool=tool,
-            status="canceled" if denied else "success",
+            status="cancelled" if denied else "success",
             error_message=reason if type(reason) is str else "The tool was not run." if denied else None,
             native=native,
         )

@@ -209,7 +209,7 @@ def _tool_result(part: dict[str, Any], call_id: str, tool: str, field: str | Non
     return ToolResultPart(
         call_id=call_id,
         tool=tool,
-        status="canceled" if denied else "error" if field == "errorText" else "success",
+        status="cancelled" if denied else "error" if field == "errorText" else "success",
         text=value if type(value) is str else None,
         data=UNSET if type(value) is str else value,
         error_message=(reason if type(reason) is str else _NOT_RUN) if denied else None,

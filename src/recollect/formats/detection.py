@@ -12,9 +12,9 @@ from typing import Any, get_args
 from recollect.errors import AmbiguousFormat, format_value
 from recollect.formats.common import MESSAGE_FIELDS, TEXT_FIELDS
 from recollect.formats.remainder import is_dict, is_list
-from recollect.model.message import Format
+from recollect.model.message import BuiltInFormat
 
-FORMATS: tuple[str, ...] = get_args(Format)
+FORMATS: tuple[str, ...] = get_args(BuiltInFormat)
 RESERVED_NAMES = ("gemini",)
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"

@@ -49,18 +49,21 @@ class _RecollectMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     error: Any = None
     metadata: dict[str, Any] | None = None
     created_at: str | None = None
+    key: str | None = None
     id: Any = None
     branch: Any = None
     position: Any = None
     turn: Any = None
     completed_at: Any = None
     deleted_at: Any = None
+    edited_at: Any = None
 
 
 def read(message: dict[str, Any]) -> list[Draft]:
     """Read one plain message."""
+    parts = parts_of.respell_parts(message.get("parts"))
     try:
-        plain = msgspec.convert(message, _RecollectMessage)
+        plain = msgspec.convert({**message, "parts": parts} if parts else message, _RecollectMessage)
     except msgspec.ValidationError as error:
         raise InvalidValue(f"The Recollect message is invalid: {_format_validation_error(error)}.") from error
     if (plain.parts is UNSET) == (plain.content is UNSET):
@@ -82,6 +85,7 @@ def read(message: dict[str, Any]) -> list[Draft]:
             error=plain.error,
             metadata=plain.metadata,
             created_at=None if plain.created_at is None else _parse_created_at(plain.created_at),
+            key=plain.key,
         )
     ]
 
@@ -91,15 +95,24 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [_write_message(message) for message in messages]
 
 
+def write_draft(draft: Draft) -> dict[str, Any]:
+    """Write a draft as a plain dict, without the fields that the store sets; read() returns an equal draft."""
+    fields = {name: value for name, value in msgspec.to_builtins(draft).items() if value is not None}
+    fields["parts"] = parts_of.parts_to_dicts(draft.parts)
+    if draft.created_at_ms is not None:
+        fields["created_at"] = format_iso(draft.created_at_ms)
+    return fields
+
+
 def _write_message(message: Message) -> dict[str, Any]:
     """Return message.to_dict() without empty fields, built directly, because a history has thousands of them."""
-    created_at = format_iso(message.created_at)
+    created_at = format_iso(message.created_at_ms)
     fields: dict[str, Any] = {
         "id": f"{message.branch}.{message.position}",
         "branch": message.branch,
         "position": message.position,
         "role": message.role,
-        "parts": msgspec.to_builtins(message.parts),
+        "parts": parts_of.parts_to_dicts(message.parts),
         "created_at": created_at,
     }
     if message.turn is not None:
@@ -110,13 +123,17 @@ def _write_message(message: Message) -> dict[str, Any]:
     else:
         _add_fields(fields, message, "input_tokens", "output_tokens")
     fields["state"] = message.state
-    completed_at = message.completed_at
+    completed_at = message.completed_at_ms
     if completed_at is not None:
-        fields["completed_at"] = created_at if completed_at == message.created_at else format_iso(completed_at)
-    if message.deleted_at is not None:
-        fields["deleted_at"] = format_iso(message.deleted_at)
+        fields["completed_at"] = created_at if completed_at == message.created_at_ms else format_iso(completed_at)
+    if message.deleted_at_ms is not None:
+        fields["deleted_at"] = format_iso(message.deleted_at_ms)
     if message.error is not None or message.metadata is not None:
         _add_fields(fields, message, "error", "metadata")
+    if message.key is not None:
+        fields["key"] = message.key
+    if message.edited_at_ms is not None:
+        fields["edited_at"] = format_iso(message.edited_at_ms)
     return fields
 
 
@@ -153,8 +170,11 @@ def _format_validation_error(error: msgspec.ValidationError) -> str:
 
 def _parse_created_at(text: str) -> int:
     try:
-        return parse_iso(text)
-    except ValueError as error:
+        time = parse_iso(text)
+    except (ValueError, OverflowError):
+        time = -1
+    if time < 0:
         raise InvalidValue(
-            f"created_at must be ISO 8601, such as 2025-11-16T10:00:00.123Z, got {format_value(text)}."
-        ) from error
+            f"created_at must be ISO 8601 since 1970, such as 2025-11-16T10:00:00.123Z, got {format_value(text)}."
+        )
+    return time

@@ -1,7 +1,11 @@
-"""The formats by name: reads and writes messages with the module of the format."""
+"""The formats by name: reads and writes messages with the module of the format.
+
+A format is built in, or another distribution registers it as an entry point of the group `recollect.formats`.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -13,8 +17,8 @@ from recollect.formats import anthropic, common, openai_chat, recollect_format
 from recollect.formats.detection import FORMATS, RESERVED_NAMES, detect_format, has_response_items
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import has_remainder, is_dict, is_list, without_remainder
-from recollect.model.json import to_json_data
-from recollect.model.message import Draft, Message, check_draft
+from recollect.model.json import copy_json_data, decode_as, encode, to_json_data
+from recollect.model.message import Draft, Format, Message, Messages, check_draft
 
 
 class FormatModule(Protocol):
@@ -63,15 +67,90 @@ _SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk"
 """The formats in which a role with a string has no remainder."""
 
 PROVIDERS = tuple([name for name in FORMATS if name != recollect_format.NAME])
-"""The formats that a provider reads: all except Recollect's own."""
+"""The built-in formats that a provider reads: all except Recollect's own."""
+
+GROUP = "recollect.formats"
+"""The group of the entry points of formats."""
+
+_DRAFT_FIELDS = tuple([name for name in Draft.__struct_fields__ if name in Message.__struct_fields__])
+_INTERFACE = ("NAME", "RULES", "read", "write", "response")
+_PUT = "put"  # part of the interface of a format that a provider reads
 
 _SDK_FIELDS = frozenset({"parsed", "parsed_arguments"})
 _NESTED_FIELDS = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
 
 
+def parse(messages: Messages, format: Format | None = None) -> list[Draft]:
+    """Return the drafts that `append()` stores for these messages: one [Draft] for each stored message.
+
+    It needs no store. The drafts share no data with the messages.
+
+    - `messages`: the messages, as in `append()`.
+    - `format`: their format, as in `append()`.
+
+    Use it to store data of your own together with a message of any format, or to append the items of an answer as one
+    message each, which `append()` joins if they are in one list:
+
+    ```python
+    from recollect import formats
+
+    items = store.session("cli:items")
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}"}
+    drafts = [draft for item in (reasoning, call) for draft in formats.parse(item, "openai-responses")]
+    items.append([draft.replace(metadata={"item": number}) for number, draft in enumerate(drafts)])
+    [message.metadata for message in items.messages()]            # -> [{'item': 0}, {'item': 1}]
+    items.history("openai-responses", last=2) == [reasoning, call]    # -> True
+    ```
+    """
+    return [decode_as(Draft, encode(draft)) for draft in read(messages, format)]
+
+
+def render(messages: Draft | Message | Iterable[Draft | Message], format: Format) -> list[Any]:
+    """Return messages or drafts as a list of dicts in a format, without repair.
+
+    They are the dicts of `history(format, repair=False)` for a session that contains only these. A draft is rendered as
+    if it were appended after the message before it; in the format `"recollect"`, its dict has no `id` and no other
+    field that the store sets. The dicts share no data with the messages. They are typed as `Any`, so that a type
+    checker accepts them where an SDK expects TypedDicts of its own.
+
+    - `messages`: one or more.
+    - `format`: the format of the dicts.
+
+    ```python
+    formats.render(items.messages()[1:], "openai")[0]["tool_calls"][0]["id"]    # -> 'call_1'
+    formats.render(formats.parse({"role": "user", "content": "Hi"}), "ai-sdk")  # -> [{'role': 'user', 'content': 'Hi'}]
+    ```
+    """
+    module = load_module(format)
+    values = [messages] if isinstance(messages, (Draft, Message)) else _to_list(messages)
+    drafts: dict[int, Draft] = {}
+    numbered_messages: list[Message] = []
+    branch, position = 1, 0
+    for index, value in enumerate(values):
+        if isinstance(value, Message):
+            branch, position = value.branch, value.position
+            numbered_messages.append(value)
+        elif isinstance(value, Draft):  # pyright: ignore[reportUnnecessaryIsInstance]
+            drafts[index] = check_draft(value)
+            position += 1
+            numbered_messages.append(_to_message(drafts[index], branch, position))
+        else:
+            raise InvalidValue(
+                f"messages[{index}] must be a Message or a Draft, got {format_value(value)}. parse() returns drafts."
+            )
+    if module is not recollect_format:
+        return copy_json_data(module.write(numbered_messages))
+    output = [
+        recollect_format.write_draft(drafts[index]) if index in drafts else recollect_format.write([message])[0]
+        for index, message in enumerate(numbered_messages)
+    ]
+    return copy_json_data(output)
+
+
 def read(messages: Any, format: str | None = None) -> list[Draft]:
     """Read one or more messages: dicts, objects of the official SDKs, complete responses, drafts or messages."""
-    module = None if format is None else _format_module(format)
+    module = None if format is None else load_module(format)
     if type(messages) is dict or not _is_many(messages):
         return _read_one(messages, module)
     drafts: list[Draft] = []
@@ -82,7 +161,7 @@ def read(messages: Any, format: str | None = None) -> list[Draft]:
         except InvalidValue as error:
             if not _is_unknown_item(error, messages):
                 raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
-            new_drafts = _read_one(message, _format_module(_ITEMS))
+            new_drafts = _read_one(message, load_module(_ITEMS))
         drafts += new_drafts
         if new_drafts[0].format == _ITEMS and _is_item(message):
             item_count += 1
@@ -113,7 +192,19 @@ def _merge_items(drafts: list[Draft], item_count: int, after: int) -> None:
 
 def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
     """Write messages in this format."""
-    return _format_module(format).write(messages)
+    return load_module(format).write(messages)
+
+
+def check_format(format: Any) -> str:
+    """Return the name of a format. Raise UnknownFormat if it is neither built in nor registered."""
+    return load_module(format).NAME
+
+
+def is_provider(format: str | None) -> bool:
+    """Return whether a provider reads this format: a built-in one, or one that another distribution registers."""
+    if format is None or format == recollect_format.NAME:
+        return False
+    return format in PROVIDERS or (format in _registered_names() and load_module(format).RULES is not None)
 
 
 M = TypeVar("M", bound=Draft | Message)
@@ -122,7 +213,7 @@ M = TypeVar("M", bound=Draft | Message)
 def without_contradicting_remainder(message: M) -> M:
     """Return a message as it may be sent, without its remainder if that contradicts its common fields."""
     name = message.format
-    if name not in PROVIDERS:
+    if name is None or not is_provider(name):
         has_stray_fields = (
             message.native is not None and "fields" in message.native
         )  # no reader of other formats stores fields
@@ -138,32 +229,36 @@ def without_contradicting_remainder(message: M) -> M:
 
 def load_rules(format: str) -> ProviderRules:
     """Return the rules of the provider of this format."""
-    rules = _format_module(format).RULES
+    rules = load_module(format).RULES
     assert rules is not None, format
     return rules
 
 
 def put_function(format: str) -> common.PutMessage:
     """Return the function that writes single messages of this provider's format, or without a format."""
-    module: Any = _format_module(format)
+    module: Any = load_module(format)
     return module.put
 
 
 def response(message: Draft | Message) -> dict[str, Any] | None:
-    """Rebuild the complete response that contained a message, unchanged; None if there was none."""
+    """Return the whole response of a provider that contained a message, unchanged; `None` if there was none.
+
+    - `message`: a stored [Message], or a [Draft].
+    """
     name = message.format
-    if name not in PROVIDERS or without_contradicting_remainder(message) is not message:
+    if name is None or not is_provider(name) or without_contradicting_remainder(message) is not message:
         return None
-    return _format_module(name).response(message)
+    return load_module(name).response(message)
 
 
 def load_all() -> None:
     """Load every format."""
     for name in _MODULES:
-        _format_module(name)
+        load_module(name)
 
 
-def _format_module(format: str | None) -> FormatModule:
+def load_module(format: str | None) -> FormatModule:
+    """Return the module of a format. Raise UnknownFormat if it is neither built in nor registered."""
     if isinstance(format, str):
         format = str.__str__(format)  # a subclass may override comparison
     module = _loaded_modules.get(format) if isinstance(format, str) else None
@@ -174,9 +269,45 @@ def _format_module(format: str | None) -> FormatModule:
         _loaded_modules[format] = loaded_module
         return loaded_module
     if isinstance(format, str) and format in RESERVED_NAMES:
-        reason = f"The format {format_value(format)} is reserved for a later version. Use one of: {', '.join(FORMATS)}."
-        raise UnknownFormat(reason, format=format, known=FORMATS)
-    raise UnknownFormat(format=format, known=FORMATS)
+        names = ", ".join(_known_names())
+        reason = f"The format {format_value(format)} is reserved for a later version. Use one of: {names}."
+        raise UnknownFormat(reason, format=format, known=_known_names())
+    if isinstance(format, str) and format in _registered_names():
+        return _load_registered(format)
+    raise UnknownFormat(format=format, known=_known_names())
+
+
+@functools.cache
+def _registered_names() -> frozenset[str]:
+    """Return the names of the formats that other distributions register, read once: it takes 30 ms."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  only for a name that is not built in
+
+    return entry_points(group=GROUP).names - {*FORMATS, *RESERVED_NAMES}  # pyright: ignore[reportReturnType]
+
+
+def _known_names() -> tuple[str, ...]:
+    return (*FORMATS, *sorted(_registered_names()))
+
+
+def _load_registered(name: str) -> FormatModule:
+    """Load a registered format. Raise UnknownFormat if it cannot be imported, or lacks a part of the interface."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  only for a name that is not built in
+
+    entry_point = next(iter(entry_points(group=GROUP, name=name)))
+    subject = f"The format {format_value(name)} is registered as {format_value(entry_point.value)}, but"
+    try:
+        module: Any = entry_point.load()
+    except Exception as error:
+        reason = f"{subject} importing it raised {type(error).__name__}. Repair or remove its distribution."
+        raise UnknownFormat(reason, format=name, known=FORMATS) from error
+    interface = (*_INTERFACE, _PUT) if getattr(module, "RULES", None) is not None else _INTERFACE
+    missing = [attribute for attribute in interface if not hasattr(module, attribute)]
+    if missing or name != module.NAME:
+        problem = f"has no {', '.join(missing)}" if missing else f"its NAME is {format_value(module.NAME)}"
+        reason = f"{subject} {problem}. Repair or remove its distribution."
+        raise UnknownFormat(reason, format=name, known=FORMATS)
+    _loaded_modules[name] = module
+    return module
 
 
 def _is_many(messages: Any) -> bool:
@@ -206,15 +337,19 @@ def _to_list(messages: Any) -> Any:
 
 
 def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
-    if is_dict(value) and (draft := _read_fast(value, module)) is not None:
-        return [draft]
+    try:
+        if is_dict(value) and (draft := _read_fast(value, module)) is not None:
+            return [draft]
+    except InvalidValue:
+        to_json_data(value, "message")  # raises the error with the path in the whole message
+        raise
     if isinstance(value, Draft):
         return [check_draft(value)]
     if isinstance(value, Message):
         return [check_draft(_to_draft(value))]
     if isinstance(value, str):
         raise InvalidValue('A message must have a role, got a str. Write {"role": "user", "content": ...}.')
-    message = to_json_data(value)
+    message = to_json_data(value, "message")
     if type(value).__module__.startswith("openai."):
         message = _without_sdk_fields(message)
     if not is_dict(message):
@@ -225,7 +360,7 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
     if module is not None:
         return module.read(message)
     detected_name = detect_format(message)
-    return common.read_common(message) if detected_name is None else _format_module(detected_name).read(message)
+    return common.read_common(message) if detected_name is None else load_module(detected_name).read(message)
 
 
 def _without_sdk_fields(message: Any) -> Any:
@@ -253,6 +388,11 @@ def _read_fast(message: dict[str, Any], module: FormatModule | None) -> Draft | 
     return draft
 
 
+def _to_message(draft: Draft, branch: int, position: int) -> Message:
+    fields: dict[str, Any] = {name: getattr(draft, name) for name in _DRAFT_FIELDS}
+    return Message(branch=branch, position=position, created_at_ms=draft.created_at_ms or 0, **fields)
+
+
 def _to_draft(message: Message) -> Draft:
     """Return a stored message as a draft, without its position."""
-    return Draft(**{name: getattr(message, name) for name in Draft.__struct_fields__})
+    return Draft(**{name: getattr(message, name) for name in _DRAFT_FIELDS}, created_at=message.created_at)

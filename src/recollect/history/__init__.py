@@ -2,6 +2,7 @@
 
     render.py              renders a history in a provider's format
     streaming_renderer.py  renders it from rows while they are read
+    tail.py                renders its last messages only
     window.py              fits it to a token budget; counts tokens with a tokenizer
     rules.py               the conditions of the provider rules, for validation and repair
     validate.py            whether a history needs repair, in one quick pass
@@ -18,9 +19,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recollect.history import compaction, drafts, render, repair, streaming_renderer, window
+    from recollect.history import compaction, drafts, render, repair, streaming_renderer, tail, window
 
-__all__ = ["compaction", "drafts", "render", "repair", "streaming_renderer", "window"]
+__all__ = ["compaction", "drafts", "render", "repair", "streaming_renderer", "tail", "window"]
 
 
 if not TYPE_CHECKING:  # a type checker that sees __getattr__ accepts every name

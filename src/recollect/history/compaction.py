@@ -14,11 +14,24 @@ from recollect.model.compaction import KEEP_TURNS, Compaction, SummaryMessage
 from recollect.model.message import Message
 
 Summarize = Callable[[list[Message]], Any]
-"""Takes the messages to replace, including earlier summaries, and returns the summary or an awaitable of it."""
+"""A function that takes the messages to replace, including an earlier summary, and returns the text of the summary, or
+an awaitable of it."""
 
 
 class CompactionPolicy(msgspec.Struct, frozen=True):
-    """When to compact automatically: once a share of the token budget is used. The newest turns are kept."""
+    """When to compact automatically: once a share of the token budget is used. The newest turns are kept.
+
+    - `share`: the share of the budget from which on `due()` returns `True`, 0.8 by default.
+    - `keep_turns`: as in [session.compact()], with the same default.
+
+    It has no `to_dict()`.
+
+    ```python
+    policy = recollect.types.CompactionPolicy(share=0.8)
+    if policy.due(session.active_tokens(), 8_000):
+        session.compact(summarize=lambda messages: f"{len(messages)} messages", keep_turns=policy.keep_turns)
+    ```
+    """
 
     share: float = 0.8
     keep_turns: int = KEEP_TURNS

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect import formats
-from recollect.errors import UnknownFormat
 from recollect.model.message import Message, Repair
 
 
 class History(list[Any]):
-    """Messages as plain dicts, and the repairs that made them acceptable to the provider.
+    """The messages of a model-visible history: a list of plain dicts.
 
-    The dicts are typed as Any, so that a type checker accepts them where an SDK expects TypedDicts of its own.
+    - `repairs`: a list of [Repair], in no particular order. It is empty if nothing was repaired.
+
+    The dicts are typed as `Any`, so that a type checker accepts them where an SDK expects TypedDicts of its own.
     """
 
     repairs: list[Repair]
@@ -25,8 +26,7 @@ class History(list[Any]):
 
 def render_history(messages: Sequence[Message], format: str, *, repair: bool = True) -> History:
     """Render messages in a provider's format, repaired if the provider would refuse them."""
-    if type(format) is not str:
-        raise UnknownFormat(format=format, known=formats.FORMATS)
+    format = formats.check_format(format)
     if not repair:
         return History(formats.write(messages, format))
     from recollect.history.repair import repair_history  # noqa: PLC0415  not needed to read or write messages

@@ -382,7 +382,7 @@ class _ToolCallRepair:
             text=INTERRUPTED,
             error_code="interrupted",
         )
-        return SyntheticMessage(message.branch, message.position, "tool", (part,), message.created_at)
+        return SyntheticMessage(message.branch, message.position, "tool", (part,), message.created_at_ms)
 
     def _with_new_id(self, index: PartIndex) -> Part:
         part = self._part(index)
@@ -481,7 +481,7 @@ def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Mess
     sentence = f"Message {first.id} is the first and from the assistant: a user message was added before it."
     repairs.append(Repair(kind="first_role", message=first.id, sentence=sentence))
     opening = SyntheticMessage(
-        first.branch, first.position, "user", (TextPart(text=ASSISTANT_FIRST_TEXT),), first.created_at
+        first.branch, first.position, "user", (TextPart(text=ASSISTANT_FIRST_TEXT),), first.created_at_ms
     )
     index = messages.index(first)
     return [*messages[:index], opening, *messages[index:]]
@@ -489,7 +489,7 @@ def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Mess
 
 def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
     """Return messages that the provider accepts, and the repairs. Recollect's own format is not repaired."""
-    if format not in formats.PROVIDERS:
+    if not formats.is_provider(format):
         return messages, []
     rules = formats.load_rules(format)
     messages = _drop_contradictions(messages)
@@ -498,7 +498,7 @@ def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[M
 
 def find_problems(messages: Sequence[Message], format: str | None = None) -> list[Repair]:
     """Return the repairs that messages need for one format, or those that every provider needs."""
-    rules = formats.load_rules(format) if format in formats.PROVIDERS else ANY_PROVIDER
+    rules = formats.load_rules(format) if format is not None and formats.is_provider(format) else ANY_PROVIDER
     return repair_messages(_drop_contradictions(messages), rules)[1]
 
 

@@ -52,7 +52,7 @@ class StreamingRenderer:
     def _messages(self) -> list[Message]:
         """Return the messages with the fields that provider formats read."""
         return [
-            Message(branch, position, role, parts, created_at=0, format=source_format, native=native, state=state)
+            Message(branch, position, role, parts, created_at_ms=0, format=source_format, native=native, state=state)
             for branch, page in self._pages
             for position, role, source_format, parts, native, state in zip(*page, strict=True)
         ]
@@ -60,4 +60,4 @@ class StreamingRenderer:
 
 def make_renderer(format: str) -> StreamingRenderer | None:
     """Return a renderer for a provider's format; None for a format without provider rules."""
-    return StreamingRenderer(format) if type(format) is str and format in formats.PROVIDERS else None
+    return StreamingRenderer(format) if formats.is_provider(format) else None

@@ -19,7 +19,7 @@ from recollect.model.message import AttachmentPart, DataPart, Message, Part, Too
 from recollect.model.tokens import TOKENS_PER_ATTACHMENT, TOKENS_PER_MESSAGE
 
 Counter = Callable[[Message], int]
-"""Returns the number of tokens of a message."""
+"""A function that returns the number of tokens of a message."""
 
 
 def stored_tokens(message: Message) -> int:

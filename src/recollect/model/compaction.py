@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from recollect.model.message import Message, TextPart
 from recollect.model.tokens import estimate_tokens
-from recollect.model.value import Value
+from recollect.model.value import TimeProperty, Value
 
 KEEP_TURNS = 2
 """The newest turns that a compaction leaves untouched by default."""
@@ -14,6 +15,14 @@ KEEP_TURNS = 2
 
 class Compaction(Value, frozen=True, kw_only=True, gc=False):
     """A range of positions on a path, and its summary. The messages stay stored; undoing sets `undone_at`.
+
+    - `id`: number of the compaction.
+    - `branch`: number of the branch whose path it is on.
+    - `from_position`, `to_position`: first and last replaced position on that path.
+    - `round`: number of the compaction on its branch, from 1.
+    - `tokens_before`, `tokens_after`: tokens of the replaced messages, and of the summary.
+    - `summary`: text.
+    - `created_at`, `undone_at`: times; `undone_at` is `None` while the compaction is in effect.
 
     Positions count along the path that ends with `branch`; the messages may be on earlier branches of that path.
     """
@@ -26,8 +35,11 @@ class Compaction(Value, frozen=True, kw_only=True, gc=False):
     tokens_before: int
     tokens_after: int
     summary: str
-    created_at: int
-    undone_at: int | None = None
+    created_at_ms: int
+    undone_at_ms: int | None = None
+
+    created_at = TimeProperty[datetime]()
+    undone_at = TimeProperty[datetime | None]()
 
 
 def outermost_compactions(compactions: Iterable[Compaction]) -> list[Compaction]:
@@ -38,7 +50,7 @@ def outermost_compactions(compactions: Iterable[Compaction]) -> list[Compaction]
             other.from_position <= compaction.from_position and compaction.to_position <= other.to_position
             for other in outermost
         )
-        if compaction.undone_at is None and not is_covered:
+        if compaction.undone_at_ms is None and not is_covered:
             outermost.append(compaction)
     return sorted(outermost, key=lambda item: item.from_position)
 
@@ -61,8 +73,8 @@ def summary_message(compaction: Compaction, branch: int) -> SummaryMessage:
         compaction.from_position,
         "user",
         (TextPart(text=f"{SUMMARY_LABEL}\n{compaction.summary}"),),
-        compaction.created_at,
+        compaction.created_at_ms,
         tokens=compaction.tokens_after + _LABEL_TOKENS,
-        completed_at=compaction.created_at,
+        completed_at_ms=compaction.created_at_ms,
         metadata={"compaction": compaction.round},
     )

@@ -1,4 +1,4 @@
-"""Counts, sizes, durations and times as short text, and truncated text: the same on every surface."""
+"""Counts, sizes, durations and times as short text, truncated and escaped text: the same on every surface."""
 
 from __future__ import annotations
 
@@ -80,3 +80,49 @@ def one_line(text: str, limit: int) -> str:
 def clause(text: str, limit: int) -> str:
     """Return a text as one line without its final period, for use inside a sentence."""
     return one_line(text.rstrip(". \t\r\n"), limit)
+
+
+def escape_unprintable(text: str) -> str:
+    """Return a text with all non-printable characters escaped, so that it stays on one line and changes no other text.
+
+    Such characters are control characters, line breaks, and marks that change the reading direction.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def quote_for_shell(word: str) -> str | None:
+    """Return a word as a person can paste it into a shell, without control characters; None if it contains NUL.
+
+    A word with non-printable characters is in the form $'...', which bash, zsh, ksh and POSIX shells since 2024 read.
+    """
+    if "\0" in word:  # no argument of a program can contain it
+        return None
+    if word and all(character.isalnum() or character in "-_.:/@+" for character in word):
+        return word
+    if word.isprintable():
+        return "'" + word.replace("'", "'\\''") + "'"
+    return "$'" + "".join(map(_escape_for_shell, word)) + "'"
+
+
+def restore_command(session: str) -> str:
+    """Return the shell command that restores a session from the trash.
+
+    If the id contains NUL, it is the command that starts the web app, whose trash shows the session.
+    """
+    word = quote_for_shell(session)
+    if word is None:
+        return "recollect serve"
+    dashes = "-- " if word[0] == "-" else ""  # without them, the id would be taken for an option
+    return f"recollect sessions restore {dashes}{word}"
+
+
+def _escape_for_shell(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    # Three octal digits end by themselves; \\x could take a following digit for its own.
+    return f"\\{code:03o}" if code < 0x80 else f"\\U{code:08x}"  # noqa: PLR2004  ASCII

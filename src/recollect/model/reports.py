@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any, Literal, Self
 
 import msgspec
 
-from recollect.model.value import Value, format_iso
+from recollect.model.value import TimeProperty, Value, format_iso
 
 Period = Literal["day", "week", "month"]
+"""The period of the statistics of tools."""
+
 PERIODS: tuple[Period, ...] = ("day", "week", "month")
 
 
 class Tally(Value, frozen=True, kw_only=True, gc=False):
-    """The numbers of one model, channel or day. A name of None means that the sessions or messages have none."""
+    """The numbers of one model, channel or day. A name of None means that the sessions or messages have none.
+
+    - `name`: the model, the channel, or the day as `2025-11-16`; `None` for messages without a model or channel. A
+      message without a model counts for the model of its session.
+    - `sessions`, `messages`, `turns`: numbers.
+    - `tool_steps`, `shown_messages`: numbers of messages that are [tool steps][store.shown_counts()], and that are not.
+    - `failures`: number of failed turns.
+    - `input_tokens`, `output_tokens`: tokens reported by providers.
+    """
 
     name: str | None
     sessions: int = 0
     messages: int = 0
     tool_steps: int = 0
-    """The messages that are tool steps."""
-
     turns: int = 0
     failures: int = 0
     input_tokens: int = 0
@@ -35,13 +44,21 @@ class Tally(Value, frozen=True, kw_only=True, gc=False):
 
 
 class Stats(Value, frozen=True, kw_only=True, gc=False):
-    """The numbers of a store or a session. Token counts are those that providers reported."""
+    """The numbers of a store or a session. Token counts are those that providers reported.
+
+    - `sessions`, `messages`: numbers of sessions and of all stored messages.
+    - `tool_steps`, `shown_messages`: numbers of messages that are [tool steps][store.shown_counts()], and that are not.
+    - `turns`: number of turns, of which `failures`, `cancelled` and `interrupted` have that status.
+    - `tokens`: total size of the messages.
+    - `input_tokens`, `output_tokens`: tokens reported by providers: of each turn, and of each message outside a turn.
+    - `tool_calls`, `tool_failures`: numbers of tool calls, and of those that failed.
+    - `by_model`, `by_channel`: tuples of [Tally], most messages first.
+    - `by_day`: a tuple of `Tally`, oldest first; a session counts on each day on which it has messages.
+    """
 
     sessions: int = 0
     messages: int = 0
     tool_steps: int = 0
-    """The messages that are tool steps."""
-
     turns: int = 0
     failures: int = 0
     cancelled: int = 0
@@ -93,13 +110,22 @@ def sort_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
 
 
 class ToolStats(Value, frozen=True, kw_only=True, gc=False):
-    """The calls of a tool, in total or in one period. Latencies are milliseconds by nearest rank, of answered calls."""
+    """The calls of a tool, in total or in one period. Latencies are milliseconds by nearest rank, of answered calls.
+
+    - `tool`: name of the tool.
+    - `period`: a day (`2025-11-16`), the Monday of a week, or a month (`2025-11`); `None` without a period.
+    - `calls`: number of calls.
+    - `failures`, `cancelled`: numbers of calls with the status `"error"` and `"cancelled"`.
+    - `unanswered`: number of calls that are still pending or running.
+    - `p50_ms`, `p95_ms`: 50th and 95th percentile of the latency of answered calls in milliseconds: the smallest
+      latency that at least 50% or 95% of them did not exceed. `None` if no call was answered.
+    """
 
     tool: str
     period: str | None = None
     calls: int
     failures: int
-    canceled: int
+    cancelled: int
     unanswered: int
     p50_ms: int | None = None
     p95_ms: int | None = None
@@ -109,7 +135,15 @@ FindingLevel = Literal["problem", "notice"]
 
 
 class Finding(Value, frozen=True, kw_only=True, gc=False):
-    """One finding of a check. A problem needs attention; a notice is information."""
+    """One finding of a check. A problem needs attention; a notice is information.
+
+    - `kind`: `"structure"`, `"checksum"`, `"reference"`, `"counter"`, `"branch"`, `"message"`, `"turn"`, `"tool call"`,
+      `"unanswered"`, `"message key"`, `"idempotency key"`, `"title"`, `"label"` or `"payload"`.
+    - `level`: `"problem"` or `"notice"`.
+    - `message`, `advice`: a description, and the next step.
+    - `session`: id of the session, or `None`.
+    - `repaired`: whether it was repaired.
+    """
 
     kind: str
     message: str
@@ -120,7 +154,14 @@ class Finding(Value, frozen=True, kw_only=True, gc=False):
 
 
 class Findings(Value, frozen=True, kw_only=True, gc=False):
-    """The findings of a check, and the areas that it checked."""
+    """The findings of a check, and the areas that it checked.
+
+    - `checked`: a description of the checks.
+    - `found`: a tuple of [Finding].
+    - `problems`, `notices`, `repaired`: the findings that are damage which was not repaired, information, and repaired
+      damage.
+    - `ok`: `True` if there is no problem.
+    """
 
     checked: tuple[str, ...]
     found: tuple[Finding, ...] = ()
@@ -141,7 +182,7 @@ class Findings(Value, frozen=True, kw_only=True, gc=False):
         return tuple(finding for finding in self.found if finding.repaired)
 
     @property
-    def sound(self) -> bool:
+    def ok(self) -> bool:
         """True if there are no problems."""
         return not self.problems
 
@@ -150,36 +191,51 @@ PruneReason = Literal["age", "count", "size", "parent", "trash"]
 
 
 class PrunedSession(Value, frozen=True, kw_only=True, gc=False):
-    """A session that is pruned, and the reason: its age, the count, the size, its parent, or the trash."""
+    """A session that is pruned, and the reason: its age, the count, the size, its parent, or the trash.
+
+    - `id`, `title`, `active_at`: fields of the session.
+    - `messages`, `bytes`: number and bytes of its own messages, on all branches, with attachments.
+    - `tool_steps`: number of messages that are tool steps.
+    - `reason`: `"age"`, `"count"`, `"size"`, `"trash"`, or `"parent"` for a sub-agent's session whose parent is
+      deleted.
+    """
 
     id: str
     title: str | None = None
-    active_at: int
+    active_at_ms: int
     messages: int
     bytes: int
     reason: PruneReason
     tool_steps: int = 0
-    """The messages that are tool steps."""
+
+    active_at = TimeProperty[datetime]()
 
 
 class PruneReport(Value, frozen=True, kw_only=True, gc=False):
-    """The result of a prune, or of its dry run. Bytes count the messages and their attachments."""
+    """The result of a prune, or of its dry run. Bytes count the messages and their attachments.
+
+    - `dry_run`: whether nothing was changed.
+    - `erased`: whether sessions are erased permanently.
+    - `sessions`: a tuple of [PrunedSession], oldest first.
+    - `count`: number of sessions.
+    - `messages`, `shown_messages`: numbers of all stored messages of these sessions, and of those that are not [tool
+      steps][store.shown_counts()].
+    - `bytes`: size of these sessions in bytes.
+    - `oldest_at`, `newest_at`: oldest and newest activity time among them, or `None`.
+    - `outputs`, `output_bytes`: number and bytes of dropped tool outputs.
+    - `trimmed`: number of messages deleted because of `max_messages`.
+    """
 
     dry_run: bool
     erased: bool
-    """Whether the sessions were erased rather than moved to the trash."""
-
     sessions: tuple[PrunedSession, ...] = ()
     outputs: int = 0
-    """The tool outputs that were removed."""
-
     output_bytes: int = 0
     trimmed: int = 0
-    """The messages that were removed from sessions with too many."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data with the sums, times as ISO 8601."""
-        times = {"oldest_at": self.oldest_at, "newest_at": self.newest_at}
+        times = {"oldest_at": self.oldest_at_ms, "newest_at": self.newest_at_ms}
         return {
             **super().to_dict(),
             "sessions": [session.to_dict() for session in self.sessions],
@@ -199,14 +255,17 @@ class PruneReport(Value, frozen=True, kw_only=True, gc=False):
         return len(self.sessions)
 
     @property
-    def oldest_at(self) -> int | None:
-        """The time of last activity of the session that has been inactive longest."""
-        return min((session.active_at for session in self.sessions), default=None)
+    def oldest_at_ms(self) -> int | None:
+        """The time of last activity of the session that has been inactive longest, in milliseconds since 1970."""
+        return min((session.active_at_ms for session in self.sessions), default=None)
 
     @property
-    def newest_at(self) -> int | None:
-        """The time of last activity of the most recently active session."""
-        return max((session.active_at for session in self.sessions), default=None)
+    def newest_at_ms(self) -> int | None:
+        """The time of last activity of the most recently active session, in milliseconds since 1970."""
+        return max((session.active_at_ms for session in self.sessions), default=None)
+
+    oldest_at = TimeProperty[datetime | None]()
+    newest_at = TimeProperty[datetime | None]()
 
     @property
     def messages(self) -> int:
@@ -225,7 +284,20 @@ class PruneReport(Value, frozen=True, kw_only=True, gc=False):
 
 
 class Space(Value, frozen=True, kw_only=True, gc=False):
-    """The disk space by content. The parts add up to `total`, the size of the file; `log` is the WAL next to it."""
+    """The disk space by content. The parts add up to `total`, the size of the file; `log` is the WAL next to it.
+
+    All numbers are bytes. `total` is the sum of `text`, `tool_output`, `attachments`, `index`, `free` and `other`.
+
+    - `total`: size of the file.
+    - `text`: messages without tool results.
+    - `tool_output`: messages with tool results.
+    - `attachments`: attachments.
+    - `index`: indexes, including the search index.
+    - `free`: free pages, which `store.maintenance.optimize()` returns to the disk.
+    - `other`: everything else.
+    - `log`: size of the WAL, in addition to `total`.
+    - `tables`: the bytes of each table and index.
+    """
 
     total: int
     text: int
@@ -236,11 +308,14 @@ class Space(Value, frozen=True, kw_only=True, gc=False):
     other: int
     log: int
     tables: dict[str, int]
-    """The bytes of each table and index."""
 
 
 class OptimizeReport(Value, frozen=True, kw_only=True, gc=False):
-    """The size of the file and its WAL before and after optimizing."""
+    """The size of the file and its WAL before and after optimizing.
+
+    - `before`, `after`: the size in bytes.
+    - `freed`: the difference.
+    """
 
     before: int
     after: int
@@ -252,56 +327,71 @@ class OptimizeReport(Value, frozen=True, kw_only=True, gc=False):
 
 
 class Backup(Value, frozen=True, kw_only=True, gc=False):
-    """The content of a backup, of all owners and including the trash."""
+    """The content of a backup, of all owners and including the trash.
+
+    - `path`, `bytes`: path and size of the file.
+    - `schema`: schema version.
+    - `sessions`, `messages`: numbers.
+    - `active_at`: newest activity time, or `None`.
+    """
 
     path: str
     bytes: int
     schema: int
     sessions: int
     messages: int
-    active_at: int | None = None
-    """The latest activity of its sessions."""
+    active_at_ms: int | None = None
+
+    active_at = TimeProperty[datetime | None]()
 
 
 class Difference(Value, frozen=True, kw_only=True, gc=False):
-    """An item of the source that is missing or different in the target."""
+    """An item of the source that is missing or different in the target.
+
+    - `owner`: the owner of the item.
+    - `kind`: `"session"`, `"payload"` or `"record"`.
+    - `name`: the session's id, the payload's hash, or the kind, a slash and the key of a record of the store.
+    - `missing`: whether the target lacks the item; otherwise it is different.
+    """
 
     owner: str
-    kind: Literal["session", "payload", "setting"]
+    kind: Literal["session", "payload", "record"]
     name: str
-    """The session's id, the payload's hash or the setting's key."""
-
     missing: bool
-    """Whether the target lacks it; otherwise it is different."""
 
 
 class CopyReport(Value, frozen=True, kw_only=True, gc=False):
-    """The comparison of a copied store with its source."""
+    """The comparison of a copied database with its source.
+
+    - `source`, `target`: the locations of the two databases.
+    - `owners`: the copied owners.
+    - `everyone`: whether all owners of the source were copied, or all that the caller named. `False` if the caller
+      named none and row-level security policies that you added may hide owners from the role.
+    - `counts`: a dict with the number of compared items of each kind.
+    - `differences`: a tuple with the first 1,000 items that differ, each a [Difference].
+    - `complete`: `True` if there is no difference and `everyone` is `True`.
+    """
 
     source: str
     target: str
     owners: tuple[str, ...]
     everyone: bool
-    """Whether all owners of the source were copied, or all that the caller named.
-
-    False if the caller named none and row-level security of the server may hide some from this role.
-    """
-
     counts: dict[str, int]
-    """The number of compared items by kind."""
-
     differences: tuple[Difference, ...] = ()
-    """The first 1,000 differences."""
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """True if the target has everything of the source, unchanged."""
         return self.everyone and not self.differences
 
 
 class Owners(Value, frozen=True, kw_only=True, gc=False):
-    """The owners that have data in a database, ordered by name. The default owner is the empty str."""
+    """The owners that have data in a database, ordered by name. The default owner is the empty text.
+
+    - `names`: a tuple of the names.
+    - `everyone`: whether the list is complete: `False` if row-level security policies that you added may hide owners
+      from this role.
+    """
 
     names: tuple[str, ...]
     everyone: bool
-    """Whether the list is complete: False if row-level security of the server may hide owners from this role."""

@@ -3,46 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, TypeVar
 
-from recollect.model.value import Value
+from recollect.model.value import TimeProperty, Value
 
 T = TypeVar("T")
 
 
 class Page(list[T]):
-    """A list with a cursor: pass `next` as `after` for the next page; None at the end.
+    """A list of sessions, hits or records with a cursor.
 
-    `hindered` is the reason why a search skipped the newest messages; None if it searched everything.
+    - `next`: the value to pass as `after` for the next page, or `None` at the end.
+    - `index_error`: for a search, the reason why the newest messages were not searched, if the
+      [index][search.md#the-index] could not be updated; otherwise `None`.
     """
 
-    def __init__(self, items: Iterable[T] = (), next: str | None = None, hindered: str | None = None) -> None:
+    def __init__(self, items: Iterable[T] = (), next: str | None = None, index_error: str | None = None) -> None:
         super().__init__(items)
         self.next = next
-        self.hindered = hindered
+        self.index_error = index_error
 
 
 class Hit(Value, frozen=True, gc=False):
-    """One hit of a search: the session, the message, and a snippet with the matches marked."""
+    """One hit of a search: the session, the message, and a snippet with the matches marked.
+
+    - `session`, `title`, `channel`, `parent`: id and fields of the session.
+    - `archived_at`, `deleted_at`: times of the session, or `None`.
+    - `message`: id of the message, or `None` for a hit in a title.
+    - `role`: role of the message, or `None`.
+    - `kind`: `"title"`, `"text"`, `"reasoning"`, `"tool_call"`, `"tool_result"`, `"attachment"` or `"data"`.
+    - `tool`: name of the tool for a call or a result, or `None`.
+    - `text`: an excerpt on one line.
+    - `marks`: the matches in `text`, as pairs of start and end offsets.
+    - `snippet`: the excerpt with `<mark>` and `</mark>` around each match; not escaped for HTML.
+    - `score`: a number; higher is better. Comparable only within one search.
+    - `created_at`: creation time of the message, or of the session for a title.
+    """
 
     session: str
     title: str | None
     kind: str
-    """`title`, or the kind of part: `text`, `reasoning`, `tool_call`, `tool_result`, `attachment`, `data`."""
     text: str
     marks: tuple[tuple[int, int], ...]
-    """The matches in `text`: start and end."""
     score: float
-    """The relevance; higher is better. Comparable within one search only."""
-    created_at: int
+    created_at_ms: int
     message: str | None = None
-    """The id of the message; None for a match in the title."""
     role: str | None = None
     tool: str | None = None
     channel: str | None = None
-    archived_at: int | None = None
-    deleted_at: int | None = None
+    archived_at_ms: int | None = None
+    deleted_at_ms: int | None = None
     parent: str | None = None
+
+    created_at = TimeProperty[datetime]()
+    archived_at = TimeProperty[datetime | None]()
+    deleted_at = TimeProperty[datetime | None]()
 
     @property
     def snippet(self) -> str:

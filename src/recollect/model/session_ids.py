@@ -11,9 +11,12 @@ import os
 
 from recollect.errors import InvalidValue, format_value
 
-MAX_LENGTH = 512  # characters; fits into an index key of PostgreSQL, whose limit is about 2,700 bytes
+# Bytes in UTF-8. PostgreSQL's index of owner and id has entries of at most 2,704 bytes: an id of 1,024 NULs, each of
+# which it stores as two bytes, and an owner of 512 bytes take 2,576.
+MAX_BYTES = 1_024
+_OLD_MAX_LENGTH = 512  # characters, up to 2,048 bytes: the limit of earlier versions, whose sessions keep their ids
+_MAX_CHANNEL_LENGTH = 512  # characters of the field `channel`, which is indexed too
 _DELEGATE = ":delegate:"
-_DOT_SEGMENTS = frozenset({".", ".."})  # a browser resolves these away, also percent-encoded: /c/.. is /
 
 
 def new_id(now: int) -> str:
@@ -27,35 +30,70 @@ def new_id(now: int) -> str:
 
 
 def check_new_id(session: str) -> str:
-    """Return the id of a session that is about to be created, or raise InvalidValue."""
+    """Return the id of a session that is about to be created, as a plain str, or raise InvalidValue."""
     id = check_id(session)
-    if is_addressable(id):
-        return id
-    raise InvalidValue(f"A session id must not be '.' or '..', which no URL can contain, got {format_value(id)}.")
+    if is_old_id(id):
+        raise _too_long_error(len(id.encode()))
+    return id
 
 
-def is_addressable(session: str) -> bool:
-    """Return whether a URL can carry the id as one segment of its path. Older versions stored ids that it cannot."""
-    return session not in _DOT_SEGMENTS
+def is_old_id(id: str) -> bool:
+    """Return whether only an earlier version could have created a session with this id, because it is too long."""
+    return len(id) * 4 > MAX_BYTES and len(id.encode()) > MAX_BYTES
 
 
 def check_id(session: str) -> str:
-    """Return an id that a store can hold, as a plain str, or raise InvalidValue."""
+    """Return an id that a stored session can have, as a plain str, or raise InvalidValue.
+
+    Ids of an earlier version can be longer than those of new sessions.
+    """
     id = _plain_str(session)
-    if not id.strip():
+    if not id:
         received = format_value(session)
         raise InvalidValue(f"A session id must be a non-empty str, such as 'cli:default', got {received}.")
-    if len(id) > MAX_LENGTH:
-        raise InvalidValue(f"A session id must have at most {MAX_LENGTH} characters, got {len(id)}.")
-    if not id.isprintable():
-        raise InvalidValue(f"A session id must not contain control characters or line breaks, got {format_value(id)}.")
+    size = _size(id)
+    if size is None:
+        raise InvalidValue(
+            f"A session id must not contain unpaired surrogates, got {format_value(id)}. Replace or remove them."
+        )
+    if size > MAX_BYTES and len(id) > _OLD_MAX_LENGTH:
+        raise _too_long_error(size)
     return id
+
+
+def _too_long_error(size: int) -> InvalidValue:
+    return InvalidValue(f"A session id must have at most {MAX_BYTES:,} bytes in UTF-8, got {size:,}. Use a shorter id.")
 
 
 def is_possible_id(session: object) -> bool:
     """Return whether a session can have this id, so that a lookup makes sense."""
     id = _plain_str(session)
-    return id.isprintable() and 0 < len(id) <= MAX_LENGTH
+    if not 0 < len(id) <= MAX_BYTES:
+        return False
+    size = _size(id)
+    return size is not None and (size <= MAX_BYTES or len(id) <= _OLD_MAX_LENGTH)
+
+
+def _size(id: str) -> int | None:
+    """Return the number of bytes in UTF-8, or None for a text with unpaired surrogates."""
+    if id.isascii():
+        return len(id)
+    try:
+        return len(id.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+def shorten_id(session: str, size: int) -> str:
+    """Return the beginning of an id that has at most `size` bytes in UTF-8."""
+    return session.encode()[:size].decode("utf-8", "ignore")
+
+
+def last_with_prefix(prefix: str) -> str:
+    """Return an upper bound of the ids with a prefix, for a range of an index."""
+    # Not the next prefix: PostgreSQL stores NUL as two characters, which sort differently.
+    # No id has more characters of four bytes than an old one can have.
+    return prefix + "\U0010ffff" * _OLD_MAX_LENGTH
 
 
 def _plain_str(session: object) -> str:
@@ -64,9 +102,13 @@ def _plain_str(session: object) -> str:
 
 
 def split_key(session: str) -> tuple[str | None, str | None]:
-    """Split a conversation key into channel and channel id: `discord:dm:42` is (`discord`, `dm:42`)."""
+    """Split a conversation key into channel and channel id: `discord:dm:42` is (`discord`, `dm:42`).
+
+    An id whose parts cannot be these fields, such as one with NUL, is not a key: (None, None).
+    """
     channel, colon, rest = session.partition(":")
-    return (channel, rest) if colon and channel else (None, None)
+    is_key = colon and channel and channel.isprintable() and len(channel) <= _MAX_CHANNEL_LENGTH and "\0" not in rest
+    return (channel, rest) if is_key else (None, None)
 
 
 def delegate_id(parent: str, agent: str) -> str:
@@ -83,7 +125,7 @@ def delegate_id(parent: str, agent: str) -> str:
 def split_delegate(session: str) -> tuple[str, str] | None:
     """Split a sub-agent's session id into its parent and its agent; None for other ids and for empty parts."""
     parent, separator, agent = session.rpartition(_DELEGATE)
-    return (parent, agent) if separator and parent.strip() and agent.strip() else None
+    return (parent, agent) if separator and parent and agent else None
 
 
 def delegate_parent(session: str) -> str | None:

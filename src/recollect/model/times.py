@@ -10,7 +10,10 @@ from recollect.errors import InvalidValue, format_value
 from recollect.model.value import parse_iso
 
 TimeLike = int | str | datetime.datetime | datetime.date
+"""A time: an `int` in milliseconds since 1970, a `datetime`, a `date`, or ISO 8601 text; UTC if it has no time zone."""
+
 DurationLike = float | str | datetime.timedelta
+"""A duration: text such as `"30d"`, `"1d 12h"` or `"2 weeks"`, a `timedelta`, or a number of seconds."""
 
 DAY = 86_400_000  # milliseconds
 _MAX_TIME = 1 << 52  # milliseconds. A float represents every integer up to here, so JSON readers do not round it.
@@ -29,6 +32,12 @@ def parse_time(value: Any, name: str = "A time") -> int:
         f"{name} must be an int of milliseconds, a datetime or ISO 8601 such as '2025-11-16T10:00Z', got "
         f"{format_value(value)}."
     )
+
+
+def has_microseconds(value: str | datetime.date) -> bool:
+    """Return whether a time that parse_time() accepts is between two milliseconds."""
+    time = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    return isinstance(time, datetime.datetime) and time.microsecond % 1000 != 0
 
 
 def to_milliseconds(value: Any) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 TRANSLITERATION = str.maketrans({"ø": "o", "đ": "d", "ð": "d", "ł": "l", "æ": "ae", "œ": "oe", "þ": "th"})
 """Letters that Unicode does not decompose into a letter and a mark. Stored sort keys depend on it: do not change it."""
 
-_MAX_FILE_NAME = 80  # characters; leaves space for a suffix below the 255 bytes of most file systems
+# Characters and bytes of a name; leaves space for a suffix below the 255 bytes of most file systems.
+_MAX_FILE_NAME, _MAX_FILE_NAME_BYTES = 80, 200
 _WINDOWS_DEVICES = frozenset(
     ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$"]
     + [kind + number for kind in ("COM", "LPT") for number in "0123456789\u00b9\u00b2\u00b3"]
@@ -31,7 +32,8 @@ def title_sort_key(title: str) -> str:
 def file_name(title: str) -> str:
     """Return a file name for a title: its letters and digits; "" if it has none."""
     name = "".join(c if c.isalnum() or c in "-_ " else " " for c in title)
-    return safe_file_name(" ".join(name.split())[:_MAX_FILE_NAME].strip())
+    short_name = " ".join(name.split())[:_MAX_FILE_NAME].encode()[:_MAX_FILE_NAME_BYTES].decode("utf-8", "ignore")
+    return safe_file_name(short_name.strip())
 
 
 def safe_file_name(name: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from recollect.errors import InvalidValue, format_value
 from recollect.model.message import Draft, MessageState, Part, ReasoningPart, TextPart
-from recollect.model.value import Value
+from recollect.model.value import TimeProperty, Value
 
 TurnStatus = Literal["open", "completed", "failed", "cancelled", "interrupted"]
 DEFAULT_LEASE = 300.0
@@ -23,20 +24,36 @@ FinalStatus = EndStatus | Literal["interrupted"]
 
 
 class TurnInfo(Value, frozen=True, kw_only=True, gc=False):
-    """The stored fields of a turn. Its id is the id of the message that opened it."""
+    """The stored fields of a turn. Its id is the id of the message that opened it.
+
+    - `id`: id of the message that opened the turn.
+    - `branch`, `position`: branch and position of that message.
+    - `status`: `"open"`, `"completed"`, `"failed"`, `"cancelled"` or `"interrupted"`.
+    - `holder`, `lease_until_at`: the process that holds the turn, and the end of its lease; `None` after the turn has
+      ended.
+    - `model`: the model, or `None`.
+    - `input_tokens`, `output_tokens`: usage, or `None`.
+    - `latency_ms`: duration in milliseconds, or `None`.
+    - `error`: any JSON value, or `None`.
+    - `started_at`, `ended_at`: times.
+    """
 
     branch: int
     position: int
     status: TurnStatus
     holder: str | None = None
-    lease_until_at: int | None = None
+    lease_until_at_ms: int | None = None
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     latency_ms: int | None = None
     error: Any = None
-    started_at: int
-    ended_at: int | None = None
+    started_at_ms: int
+    ended_at_ms: int | None = None
+
+    lease_until_at = TimeProperty[datetime | None]()
+    started_at = TimeProperty[datetime]()
+    ended_at = TimeProperty[datetime | None]()
 
     @property
     def id(self) -> str:
@@ -57,6 +74,8 @@ FLUSH_INTERVAL = 1.0
 """Seconds between two writes of an answer in progress: a write per chunk would cost one commit each."""
 
 ChunkKind = Literal["text", "reasoning"]
+"""The kind of a text that is written to a [Stream]."""
+
 _CHUNK_PARTS: dict[str, Any] = {"text": TextPart, "reasoning": ReasoningPart}
 
 

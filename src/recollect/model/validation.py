@@ -6,7 +6,7 @@ Arguments are checked before an engine or a file receives them, because each eng
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidValue, format_value
@@ -14,6 +14,7 @@ from recollect.model.json import escape_surrogates
 
 MAX_INTEGER = (1 << 53) - 1
 """The largest integer that every engine stores and every JSON reader reads exactly."""
+MAX_MESSAGE_KEY = 1024  # bytes; an index entry of PostgreSQL holds it twice as long, with an escape for each character
 _MAX_LEASE = 10 * 365 * 24 * 3600  # seconds, ten years; a longer lease is a mistake in the unit
 
 
@@ -85,6 +86,26 @@ def check_plain_text(name: str, value: Any) -> str:
     if text != escape_surrogates(text):
         raise InvalidValue(f"{name} must be a str without lone surrogates, got {format_value(value)}.")
     return text
+
+
+def check_message_key(value: Any) -> str:
+    """Return the caller's key of a message as a plain str."""
+    key = check_plain_text("key", value)
+    if 0 < len(key.encode()) <= MAX_MESSAGE_KEY:
+        return key
+    raise InvalidValue(
+        f"The key of a message must have 1 to {MAX_MESSAGE_KEY:,} bytes in UTF-8, got {len(key.encode()):,}."
+    )
+
+
+def check_items(name: str, value: Any) -> list[Any]:
+    """Return the items of an iterable. A str is refused: it would be read as a list of letters."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidValue(f"{name} must be a list, got {format_value(value)}.")
+    try:
+        return list(value)
+    except Exception as error:
+        raise InvalidValue(f"{name} must be a list, but reading it raised {type(error).__name__}.") from error
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -15,8 +15,6 @@
   guessing hard; the limit makes it visible, and slows down a misconfigured program.
 - Every request is logged (log.py), and every response has the security headers.
 - A client that stops in the middle of a body is disconnected.
-
-Session ids in URLs are one path segment, percent-encoded as a whole, including slashes.
 """
 
 from __future__ import annotations
@@ -33,11 +31,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import parse_qs
 
 from recollect.errors import RecollectError
 from recollect.server.account import Accounts
 from recollect.server.log import BoundedLog, RequestEntry
+from recollect.server.path_segments import preserve_escaped_slashes
 from recollect.server.problems import PROBLEM_TYPE, Problem, make_problem, problem_of
 
 FAILURE_BURST = 20
@@ -80,9 +79,6 @@ def client_network(client: str) -> str:
         return str(ipv4 or ipaddress.ip_network((address, _IPV6_PREFIX_LENGTH), strict=False))
     return str(address)
 
-
-SLASH_PLACEHOLDER = "\ue000"
-"""Replaces an escaped slash in a path until a handler decodes it: ids may contain slashes, and routes split at them."""
 
 RECEIVE_TIMEOUT = 30.0
 """Seconds that a client may pause in the middle of a request body. A slow mobile connection stalls less long."""
@@ -171,7 +167,7 @@ class AccessMiddleware:
             return
         headers = _read_headers(scope["headers"])
         entry = RequestEntry(scope, _client_address(scope, headers), self._tokens, owners=self._team)
-        _preserve_escaped_slashes(scope)
+        preserve_escaped_slashes(scope)
         scope.setdefault("state", {})["log_failure"] = lambda status, error: self._log.log_failure(
             entry.request_line, status, error
         )
@@ -479,20 +475,3 @@ def _normalize_host(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     return f"[{host}]" if host.count(":") > 1 else host.partition(":")[0]
-
-
-def _preserve_escaped_slashes(scope: Any) -> None:
-    raw = scope.get("raw_path") or b""
-    if b"%2f" in raw.lower():
-        mark = SLASH_PLACEHOLDER.encode()
-        scope["path"] = unquote(raw.replace(b"%2F", mark).replace(b"%2f", mark).decode("utf-8", "replace"))
-
-
-def decode_path_segment(path_value: str) -> str:
-    """Return the id that a path segment encodes."""
-    return path_value.replace(SLASH_PLACEHOLDER, "/")
-
-
-def encode_path_segment(session: str) -> str:
-    """Return an id as a path segment. No id contains SLASH_PLACEHOLDER, because it is not printable."""
-    return quote(session, safe="")

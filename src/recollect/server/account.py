@@ -52,7 +52,7 @@ class Account:
 
 
 class Accounts:
-    """The accounts of a server, each opened when it is first needed."""
+    """The accounts of a server, each opened when it is first needed. Their stores share the connections of one."""
 
     def __init__(
         self, target: str | os.PathLike[str] | None, make_agent: AgentFactory, on_open: StoreHook | None = None
@@ -62,18 +62,21 @@ class Accounts:
         self._make_agent = make_agent
         self.closing = asyncio.Event()
         self._open: dict[str, Account] = {}
-        self._lock = asyncio.Lock()
+        self._store: AsyncStore | None = None
+        self._store_lock = asyncio.Lock()
+        self._owner_locks: dict[str, asyncio.Lock] = {}
 
     async def get(self, owner: str) -> Account:
-        """Return an owner's account. Open its store on the first call."""
+        """Return an owner's account. Open it on the first call."""
         known_account = self._open.get(owner)
         if known_account is not None:
             return known_account
-        async with self._lock:
+        # One lock for each owner: pruning the sessions of one must not delay the others.
+        async with self._owner_locks.setdefault(owner, asyncio.Lock()):
             if owner not in self._open:
-                store = await open_async(self._target, owner=owner)
+                store = (await self._shared_store()).as_owner(owner)
                 try:
-                    await store.recover()
+                    await store.maintenance.recover()
                     if self._on_open is not None:
                         await self._on_open(store)
                     engine = parse_target(self._target).engine
@@ -83,6 +86,13 @@ class Accounts:
                     raise
                 self._open[owner] = account
             return self._open[owner]
+
+    async def _shared_store(self) -> AsyncStore:
+        """Return the store from which those of the owners come. Open it on the first call."""
+        async with self._store_lock:
+            if self._store is None:
+                self._store = await open_async(self._target)
+            return self._store
 
     def first(self) -> Account | None:
         """Return any open account, or None."""
@@ -94,3 +104,6 @@ class Accounts:
         for account in list(self._open.values()):
             await account.close()
         self._open.clear()
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()

@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from recollect import storage
 from recollect.agent import commands
 from recollect.errors import InvalidValue, KeyReused, RecollectError, SessionBusy, TurnExists
 from recollect.model.message import AttachmentPart, Draft, Message, Part, TextPart
@@ -197,7 +196,7 @@ async def _find_turn_by_key(
     """Return the turn that any process started with a key, or None. Raise KeyReused if its drafts differ."""
     if key is None:
         return None
-    append = await session.store.run(storage.appends.find_by_key(session.store.scope(), session.id, key, drafts))
+    append = await session.find_append(key, drafts)
     return None if append is None else StartedTurn(session.id, append.ids[0])
 
 
@@ -244,7 +243,7 @@ async def _replace_message(
             return await _start_turn(account, session, draft, model=model, key=key, wait_for_approval=wait_for_approval)
         except BaseException:
             with contextlib.suppress(RecollectError):
-                await session.switch(branch)
+                await session.branches.switch(branch)
             raise
 
 

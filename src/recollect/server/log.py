@@ -19,6 +19,8 @@ from collections.abc import Collection, Generator
 from typing import Any, TextIO
 from urllib.parse import unquote
 
+from recollect.model.humanize import escape_unprintable
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LOGGER_NAME = "recollect.server"
 REPEAT_INTERVAL = 10.0
@@ -31,13 +33,6 @@ _LONGEST_WORD = 100  # characters of a method or an owner in one log line
 _MAX_QUEUED_LINES = 10_000  # lines, about 1 MB. The queue fills only if standard error is not read.
 _FLUSH_TIMEOUT = 2.0  # seconds to write the last lines at the end; a blocked terminal must not delay the exit
 _DEBUG_PATHS = ("/static/", "/favicon.ico", "/api/v1/health", "/api/v1/ready")
-
-
-def escape_unprintable(text: str) -> str:
-    """Return a text with all non-printable characters escaped, so that it stays on one line."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class LineFormatter(logging.Formatter):

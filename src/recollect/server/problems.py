@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from recollect import errors
 from recollect.model import json
+from recollect.server.path_segments import encode_path_segment
 
 PROBLEM_TYPE = "application/problem+json"
 _JSON_TYPES = (str, int, float, list, tuple)  # a tuple is a list in JSON
 
 _STATUS: tuple[tuple[type[errors.RecollectError], int], ...] = (
     (errors.StaleRevision, 412),
+    (errors.StaleRecord, 412),
     (errors.NotFound, 404),
     (errors.Conflict, 409),
     (errors.InvalidValue, 400),
@@ -66,6 +67,10 @@ _DETAILS: dict[type[errors.RecollectError], str] = {
         "Session {session!r} is at revision {revision}, not {expected}: it was changed in the meantime. Nothing was "
         "written. Read it again and repeat the change if it still applies."
     ),
+    errors.StaleRecord: (
+        "Record {key!r} of kind {kind!r} is at revision {revision}, not {expected} (0: it does not exist). Nothing was "
+        "written. Read it again and repeat the change if it still applies."
+    ),
     errors.TurnExists: (
         "The key {key!r} was already used in session {session!r} and opened turn {turn}. Nothing was written. "
         "GET {at}/messages returns the answer."
@@ -109,7 +114,7 @@ _STABLE_CODES: dict[type[errors.RecollectError], str] = {
     errors.CompactionConflict: "compacted-meanwhile",
     errors.ImportConflict: "stale",
     errors.SessionTakenOver: "session-taken",
-    errors.TurnExists: "already-said",
+    errors.TurnExists: "turn-exists",
 }
 
 
@@ -133,5 +138,5 @@ def problem_of(error: errors.RecollectError) -> Problem:
 def _detail_of(error: errors.RecollectError) -> str:
     """Return the detail of an error, with HTTP requests instead of the library's methods."""
     session = error.fields.get("session")
-    at = f"/sessions/{quote(session, safe='', errors='replace')}" if isinstance(session, str) else ""
+    at = f"/sessions/{encode_path_segment(json.escape_surrogates(session))}" if isinstance(session, str) else ""
     return errors.format_error(error, _DETAILS, at=at)

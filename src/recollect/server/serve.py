@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections.abc import Generator, Mapping
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from recollect.errors import InvalidValue
@@ -16,12 +17,25 @@ from recollect.server.account import Accounts, AgentFactory, StoreHook
 
 _MAX_PORT_ATTEMPTS = 20  # ports that are tried: more servers on one machine are rare
 _POLL_INTERVAL = 0.1  # seconds between checks for a shutdown; a person does not notice the delay
+_TASK_TIMEOUT = 5.0  # seconds for a background task to end; one that is cut off continues with the next start
 _DOCUMENTATION_ADDRESSES = (
     (socket.AF_INET, "192.0.2.1"),
     (socket.AF_INET6, "2001:db8::1"),
 )  # reserved for documentation (RFC 5737, RFC 3849): nobody has them
 _MAX_OPENED_AT_START = 16
 """Number of owners whose store is opened at the start; the others are opened with their first request."""
+
+
+class BackgroundTask(Protocol):
+    """Work that a server does in a thread of its own."""
+
+    def run(self) -> None:
+        """Run until stop() is called. It logs its errors."""
+        ...
+
+    def stop(self) -> None:
+        """End run() soon. It may be called from any thread, also before run()."""
+        ...
 
 
 def listen(host: str, port: int, *, exact: bool) -> socket.socket:
@@ -80,13 +94,30 @@ def address_for_others(host: str) -> str | None:
 def run(
     listener: socket.socket, target: str | None, make_agent: AgentFactory, tokens: Mapping[str, str], *,
     hosts: tuple[str, ...] = (), on_open: StoreHook | None = None, team: bool = False, log_level: str = "info",
+    background: BackgroundTask | None = None,
 ) -> None:  # fmt: skip
     """Serve until the process receives a signal to stop. `on_open` is called with each owner's store when it is opened.
 
-    With `team`, an administrator has assigned the tokens. `log_level` is debug, info, warning or error.
+    With `team`, an administrator has assigned the tokens. `log_level` is debug, info, warning or error. `background`
+    runs while the server does.
     """
-    with log.to_stderr(log_level):
+    with log.to_stderr(log_level), _running(background):
         asyncio.run(_serve(listener, Accounts(target, make_agent, on_open), tokens, hosts, team=team))
+
+
+@contextlib.contextmanager
+def _running(task: BackgroundTask | None) -> Generator[None]:
+    """Run a task in a thread, and stop it at the end."""
+    if task is None:
+        yield
+        return
+    thread = threading.Thread(target=task.run, name="recollect-background", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        task.stop()
+        thread.join(_TASK_TIMEOUT)
 
 
 async def _serve(

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from recollect import export, storage
+from recollect import export
 from recollect.errors import InvalidValue
 from recollect.model.title import file_name, safe_file_name
 from recollect.model.value import format_iso
@@ -78,10 +78,6 @@ async def start_export(
     """
     if format not in EXPORT_TYPES:
         raise InvalidValue(f"format must be one of {', '.join(EXPORT_TYPES)}, got {format!r}.")
-    if ids is not None:
-        await account.store.run(
-            storage.row_stream.find_trees(account.store.scope(), list(ids))
-        )  # raises SessionNotFound
     pieces = export.chunks_async(account.store, ids, format, redact=redact, output=output, deleted=deleted, zone=zone)
     first = await anext(aiter(pieces), b"")
 
@@ -123,7 +119,7 @@ async def import_upload(
             size += len(piece)
             if size > max_size:
                 raise InvalidValue(
-                    f"An import must have at most {max_size:,} bytes. Run `recollect sessions import` for larger files."
+                    f"An import must have at most {max_size:,} bytes. Run `recollect import` for larger files."
                 )
             if size > _IN_MEMORY:
                 await asyncio.to_thread(file.write, piece)

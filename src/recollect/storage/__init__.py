@@ -15,27 +15,36 @@ if TYPE_CHECKING:
     from recollect.storage import (
         appends,
         branches,
+        call_edits,
+        combined_appends,
+        edits,
         integrity,
+        labels,
         leases,
         listing,
+        message_keys,
         messages,
+        pages,
         paths,
         presence,
+        records,
+        relations,
         retention,
         row_stream,
         search,
         sessions,
-        settings,
         statistics,
         tools,
         transfer,
         turns,
+        view_pages,
         views,
     )
 
 __all__ = [
-    "appends", "branches", "integrity", "leases", "listing", "messages", "paths", "presence", "retention", "row_stream",
-    "search", "sessions", "settings", "statistics", "tools", "transfer", "turns", "views",
+    "appends", "branches", "call_edits", "combined_appends", "edits", "integrity", "labels", "leases",
+    "listing", "message_keys", "messages", "pages", "paths", "presence", "records", "relations", "retention",
+    "row_stream", "search", "sessions", "statistics", "tools", "transfer", "turns", "view_pages", "views",
 ]  # fmt: skip
 
 

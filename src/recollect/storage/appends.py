@@ -6,7 +6,7 @@ The same transaction updates the counts of the session. A tool result recorded b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -19,24 +19,48 @@ from recollect.storage.fast_paths import ACTIVITY_RESOLUTION, AdvancedRow, Appen
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_one
 from recollect.storage.paths import BRANCH_GET
 
+if TYPE_CHECKING:
+    from recollect.storage.message_keys import KeyedBatch
+
 _MAX_KEY_LENGTH = 512  # characters; longer keys are stored as a hash
+_SPELLINGS = ('"status":"cancelled"', '"status":"canceled"')
 _VOLATILE_COLUMNS = ("created_at", "completed_at", "tokens")  # columns in which a repeated message may differ
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """The result of an append: the branch, the first position, the number of messages and the new revision."""
+    """The result of an append: the branch, the first position, the number of messages and the new revision.
+
+    It has no `to_dict()`.
+
+    - `branch`: number of the branch.
+    - `first`, `count`: position of the first message, and number of messages.
+    - `ids`: a list of the ids of the messages, in the order in which you passed them.
+    - `keyed_ids`: the same ids as a tuple if some messages were stored before under their [keys][Message keys], else
+      `None`. `branch` and `first` are then those of the first id, and the other messages may be elsewhere.
+    - `revision`: revision of the session after the append.
+    - `repeated`: whether nothing was stored: the same append was stored before under its key, or each message under its
+      own.
+    """
 
     branch: int
     first: int
     count: int
     revision: int
     repeated: bool = False
-    """Whether the same append was stored before, under the same idempotency key."""
+    keyed_ids: tuple[str, ...] | None = None
 
     @property
     def ids(self) -> list[str]:
         """The ids of the appended messages."""
+        if self.keyed_ids is not None:
+            return list(self.keyed_ids)
         return [f"{self.branch}.{self.first + offset}" for offset in range(self.count)]
+
+
+def keyed_result(ids: Sequence[str], revision: int, *, is_repetition: bool) -> Appended:
+    """Return the result of an append of which some messages were stored before."""
+    branch, _, first = ids[0].partition(".")
+    return Appended(int(branch), int(first), len(ids), revision, is_repetition, tuple(ids))
 
 
 class WrittenMessages(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +96,7 @@ def make_request(
     has_calls = False
     for item in records:
         if not item.row_only:
-            if item.payloads or item.is_always_active:
+            if item.payloads or item.is_always_active or item.draft.key is not None:
                 return None
             has_calls = True
     calls = tools.new_call_rows(records) if has_calls else ()
@@ -106,16 +130,53 @@ def _append(
         earlier = yield from find_earlier_append(scope, session, key, records)
         if earlier is not None:
             return earlier.appended, earlier.counts
+    if any(item.draft.key is not None for item in records):
+        return (yield from _append_keyed(scope, session, records, key, expected))
     result = yield from append_to_head(scope, session, records, expected=expected)
     if key is not None:
         yield from store_key(scope, result, key, records)
     return Appended(result.branch, result.first, len(records), result.counts.revision), result.counts
 
 
+def _append_keyed(
+    scope: Scope, session: str, records: list[messages.EncodedDraft], key: str | None, expected: int | None
+) -> Steps[tuple[Appended, SessionCounts]]:
+    """Append the messages whose keys are not on the path yet."""
+    from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
+
+    current = yield from sessions.find(scope, session)  # locks the session, so that nobody else stores one of the keys
+    batch = yield from message_keys.split_batch(session, current.head, records)
+    if batch.new:
+        result = yield from append_to_head(scope, session, batch.new, expected=expected)
+    else:
+        result = yield from empty_append(current)
+    if key is not None:
+        yield from store_key(scope, result, key, records, len(batch.new))
+    return appended_batch(batch, result), result.counts
+
+
+def empty_append(current: sessions.StoredSession) -> Steps[WrittenMessages]:
+    """Return the result of an append to the head of a session that writes no message."""
+    head = yield from fetch_one(BRANCH_GET, branch=current.head)
+    assert head is not None
+    counts = sessions.counts_of(current.value)
+    return WrittenMessages(current.session, head.key, head.number, head.last + 1, current.open_turns, counts)
+
+
+def appended_batch(batch: KeyedBatch, result: WrittenMessages) -> Appended:
+    """Return the result of an append of a batch whose new messages were written."""
+    if not batch.old:
+        return Appended(result.branch, result.first, len(batch.new), result.counts.revision)
+    ids = batch.ids(result.branch, result.first)
+    return keyed_result(ids, result.counts.revision, is_repetition=not batch.new)
+
+
 def find_by_key(
     scope: Scope, session: str, key: str, drafts: Sequence[Draft] | None = None
 ) -> Operation[Appended | None]:
     """Return the append that was stored under a key, or None; raise KeyReused if the drafts differ from it."""
+    if key is None:  # pyright: ignore[reportUnnecessaryComparison]
+        raise InvalidValue("key must be a non-empty string, got None.")
     check_key(key)
     records = None if drafts is None else [messages.encode_draft(draft, scope.now) for draft in drafts]
     return Operation(_find_by_key, scope, session, key, records, writes=False)
@@ -128,11 +189,23 @@ def _find_by_key(
     return None if earlier is None else earlier.appended
 
 
-def store_key(scope: Scope, result: WrittenMessages, key: str, records: Sequence[messages.EncodedDraft]) -> Steps[None]:
-    """Store the idempotency key of an append with a digest of its content."""
+def store_key(
+    scope: Scope,
+    result: WrittenMessages,
+    key: str,
+    records: Sequence[messages.EncodedDraft],
+    new_messages: int | None = None,
+    change: str = "",
+) -> Steps[None]:
+    """Store the idempotency key of an append with a digest of its content.
+
+    `new_messages` is the number of its messages that were written, if some were stored before under their keys,
+    and `change` describes what else the append changes.
+    """
     yield from execute(
-        "append_insert", session=result.session, key=_stored_key(key), digest=_digest(records), branch=result.key,
-        position=result.first, count=len(records), now=scope.now,
+        "append_insert", session=result.session, key=_stored_key(key), digest=_digest(records, change),
+        branch=result.key, position=result.first, count=len(records) if new_messages is None else new_messages,
+        now=scope.now,
     )  # fmt: skip
 
 
@@ -146,17 +219,21 @@ def _stored_key(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def _digest(records: Sequence[messages.EncodedDraft]) -> bytes:
+def _digest(records: Sequence[messages.EncodedDraft], change: str) -> bytes:
     """Return a hash of the content, so that a key cannot be used for different content."""
     import hashlib  # noqa: PLC0415  only if a key is used
 
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(change.encode("utf-8", "surrogatepass"))
     for item in records:
         values = [
             value
             for name, value in zip(messages.MESSAGE_COLUMNS, item.columns, strict=True)
             if name not in _VOLATILE_COLUMNS
         ]
+        # The former spelling, so that a key of an earlier version is found again with a result that is now `cancelled`.
+        values = [value.replace(*_SPELLINGS) if isinstance(value, str) else value for value in values]
+        if item.draft.key is not None:
+            values.append(item.draft.key)
         digest.update(repr(values).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
@@ -168,6 +245,9 @@ class EarlierAppend(NamedTuple):
     counts: SessionCounts
     branch: int
     session: int
+    number: int
+    position: int
+    """The position of the first message that it wrote, on the branch with the public number `number`."""
 
 
 class AppendKeyRow(NamedTuple):
@@ -183,19 +263,26 @@ APPEND_GET = Query("append_get", AppendKeyRow)
 
 
 def find_earlier_append(
-    scope: Scope, session: str, key: str, records: Sequence[messages.EncodedDraft] | None
+    scope: Scope, session: str, key: str, records: Sequence[messages.EncodedDraft] | None, change: str = ""
 ) -> Steps[EarlierAppend | None]:
-    """Return the earlier append under this key, or None; raise KeyReused if its content differs."""
+    """Return the earlier append under this key, or None; raise KeyReused if its content or `change` differs."""
     current = yield from sessions.find(scope, session)
     row = yield from fetch_one(APPEND_GET, session=current.session, key=_stored_key(key))
     if row is None:
         return None
-    if records is not None and row.digest != _digest(records):
+    if records is not None and row.digest != _digest(records, change):
         raise KeyReused(session=session, key=key)
     branch = yield from fetch_one(BRANCH_GET, branch=row.branch)
     assert branch is not None
-    appended = Appended(branch.number, row.position, row.messages, current.value.revision, repeated=True)
-    return EarlierAppend(appended, sessions.counts_of(current.value), row.branch, current.session)
+    revision = current.value.revision
+    appended = Appended(branch.number, row.position, row.messages, revision, repeated=True)
+    if records is not None and row.messages < len(records):  # the others were stored before, under their keys
+        from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
+
+        ids = yield from message_keys.repeated_ids(row.branch, branch.number, row.position, row.messages, records)
+        appended = keyed_result(ids, revision, is_repetition=True)
+    counts = sessions.counts_of(current.value)
+    return EarlierAppend(appended, counts, row.branch, current.session, branch.number, row.position)
 
 
 SESSION_ADVANCE = Query("session_advance", AdvancedRow)
@@ -226,9 +313,19 @@ def append_to_head(
 
 
 def append_to_branch(
-    scope: Scope, session: str, key: int, branch: int, turn: int | None, records: Sequence[messages.EncodedDraft]
+    scope: Scope,
+    session: str,
+    key: int,
+    branch: int,
+    turn: int | None,
+    records: Sequence[messages.EncodedDraft],
+    *,
+    activates: bool = True,
 ) -> Steps[WrittenMessages]:
-    """Write messages to the end of a branch, and count them if it still is the head of the session."""
+    """Write messages to the end of a branch, and count them if it still is the head of the session.
+
+    Without `activates`, the session keeps its position in lists.
+    """
     row = yield from sessions.touch(session, key, branch, _count_params(scope, records))
     branch_row = yield from fetch_one(BRANCH_GET, branch=branch)
     assert branch_row is not None
@@ -237,19 +334,28 @@ def append_to_branch(
         yield from execute("branch_advance", branch=branch, count=len(records))
         before = branch_row.last
     yield from _insert_messages(scope, branch, before + 1, records, turn)
-    active = yield from sessions.activate(scope, row.session)
-    counts = row.counts._replace(active_at=active)
+    counts = row.counts
+    if activates:
+        counts = counts._replace(active_at_ms=(yield from sessions.activate(scope, row.session)))
     return WrittenMessages(row.session, branch, branch_row.number, before + 1, 0, counts)
 
 
 def _insert_messages(
     scope: Scope, branch: int, first: int, records: Sequence[messages.EncodedDraft], turn: int | None
 ) -> Steps[None]:
-    yield "message_insert", [(branch, at, turn, *item.columns) for at, item in enumerate(records, first)], True
+    if not records:
+        return
+    has_related_rows = has_keys = False
     for item in records:
         if not item.row_only:
-            yield from _insert_related(scope, branch, first, records)
-            break
+            has_related_rows = True
+            has_keys = has_keys or item.draft.key is not None
+    rows = [(branch, at, turn, *item.columns) for at, item in enumerate(records, first)]
+    if has_keys:
+        rows = [(*row, item.draft.key, None, None) for row, item in zip(rows, records, strict=True)]
+    yield "message_insert_full" if has_keys else "message_insert", rows, True
+    if has_related_rows:
+        yield from _insert_related(scope, branch, first, records)
 
 
 def _insert_related(scope: Scope, branch: int, first: int, records: Sequence[messages.EncodedDraft]) -> Steps[None]:

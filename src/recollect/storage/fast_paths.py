@@ -160,27 +160,22 @@ class SaveTurnRequest(AppendRequest, frozen=True, gc=False):
     """The columns of the turn: from its status to its error, without its position and holder."""
 
 
-class OpenSessionRequest(FastPath[StoredSessionRow], frozen=True, gc=False):
-    """Read a session and move it to the top of the list.
-
-    Not handled: it is missing, in the trash, or a turn is open in it.
-    """
+class OpenSessionRequest(FastPath[list[StoredSessionRow]], frozen=True, gc=False):
+    """Read a session by its id: its row; none if it is missing or in the trash."""
 
     id: str
-    now: int
 
 
 class EnsureSessionRequest(FastPath[StoredSessionRow], frozen=True, gc=False):
-    """Open a session as OpenSessionRequest does, or create it with its tree and first branch.
+    """Create a session with its tree and first branch.
 
-    Not handled: a turn is open in it, it exists although `may_exist` is false, or the parent is missing.
+    Not handled: it exists, or the parent is missing.
     """
 
     id: str
     now: int
-    may_exist: bool
     parent: str | None
-    """The id of the session that has started this one as a sub-agent."""
+    """The id of the parent of a new session; `columns` has the relation to it."""
     columns: Mapping[str, Any]
     """The columns of a new session, and the sort key of its title, `folded`."""
 

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, format_value
+from recollect.model import json, labels
 from recollect.model.message import Message, Repair
 from recollect.model.reports import Finding
 from recollect.model.session import SessionInfo
 from recollect.model.title import title_sort_key
-from recollect.storage import leases, messages, paths, search, sessions, tools
+from recollect.storage import edits, leases, messages, paths, records, row_stream, search, sessions, tools
 from recollect.storage.operation import (
     Operation,
     Plan,
@@ -30,6 +31,7 @@ from recollect.storage.operation import (
     fetch_all,
     fetch_one,
 )
+from recollect.storage.row_stream import VERSIONS_OF_SPAN
 
 # Rows per operation, so that a check holds no long transaction.
 _MESSAGE_PAGE_SIZE = 500
@@ -80,6 +82,8 @@ class SessionStateRow(NamedTuple):
     head_number: int | None
     open_branches: int
     sort_title: str | None
+    label_rows: str
+    """The labels in the rows of session_labels, as a sorted JSON array."""
 
 
 class BranchExtentRow(NamedTuple):
@@ -117,6 +121,26 @@ class DanglingAppendRow(NamedTuple):
     key: str
 
 
+class StraySessionRow(NamedTuple):
+    """The key of a session that does not exist and has records."""
+
+    session: int
+
+
+class SharedKeyRow(NamedTuple):
+    """A message whose key another message of its path has too."""
+
+    position: int
+    client_key: str
+
+
+class StrayVersionRow(NamedTuple):
+    """An earlier version of a message that does not exist, by the key of its branch."""
+
+    branch: int
+    position: int
+
+
 class MiscountedTreeRow(NamedTuple):
     """A tree whose branch counter is lower than a branch number."""
 
@@ -134,7 +158,10 @@ _MESSAGES_NEXT = Query("messages_next", NextBranchRow)
 _TURNS_UNCLAIMED = Query("turns_unclaimed", UnclaimedTurnRow)
 _TOOL_CALLS_INCONSISTENT = Query("tool_calls_inconsistent", InconsistentCallRow)
 _APPENDS_DANGLING = Query("appends_dangling", DanglingAppendRow)
+_MESSAGES_SHARING_KEY = Query("messages_sharing_key", SharedKeyRow)
+_MESSAGE_VERSIONS_STRAY = Query("message_versions_stray", StrayVersionRow)
 _TREES_MISCOUNTED = Query("trees_miscounted", MiscountedTreeRow)
+_RECORDS_STRAY = Query("records_stray", StraySessionRow)
 
 
 class _CheckedBranch(NamedTuple):
@@ -184,9 +211,28 @@ def _check_message_page(branch: _CheckedBranch, after: int) -> Steps[_CheckedPag
     findings: list[Finding] = []
     if not _is_readable(rows, branch.number):
         findings = [_unreadable_finding(row, branch) for row in rows if not _is_readable([row], branch.number)]
+    if rows:
+        findings += yield from _check_versions(branch, after, max(rows[-1].position, after))
     # rows of a damaged file may be out of order
     has_more = len(rows) == _MESSAGE_PAGE_SIZE and rows[-1].position > after
     return _CheckedPage(findings, branch.key, rows[-1].position if has_more else None)
+
+
+def _check_versions(branch: _CheckedBranch, low: int, high: int) -> Steps[list[Finding]]:
+    """Decode the earlier versions of the messages of a span, and report those that fail."""
+    findings: list[Finding] = []
+    for version in (yield from fetch_all(VERSIONS_OF_SPAN, branch=branch.key, low=low, high=high)):
+        try:
+            row = edits.version_row(version)
+        except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
+            row = None
+        if row is None or not _is_readable([row], branch.number):
+            message = (
+                f"Version {version.version} of message {branch.number}.{version.position} of session "
+                f"{branch.session!r} cannot be read."
+            )
+            findings.append(Finding(kind="message", message=message, advice=_BACKUP_ADVICE, session=branch.session))
+    return findings
 
 
 def _is_readable(rows: list[messages.MessageRow], number: int) -> bool:
@@ -229,18 +275,61 @@ def _check_payload_page(scope: Scope, after: str) -> Steps[tuple[list[Finding], 
     return findings, rows[-1].hash if len(rows) == _PAYLOAD_PAGE_SIZE else None
 
 
+def check_records(scope: Scope, session: int) -> Plan[list[Finding]]:
+    """Decode every record of a session or of the store, and report those that fail."""
+    id: str | None = None if session == records.STORE else (yield Operation(_read_session_id, session, writes=False))
+    findings: list[Finding] = []
+    after: tuple[str, str] | None = None
+    while True:
+        page: row_stream.RecordPage = yield row_stream.read_records(scope, session, after)
+        findings += [_unreadable_record_finding(row, id) for row in page.records if not _is_readable_record(row)]
+        if page.more is None or (
+            after is not None and page.more <= after
+        ):  # rows of a damaged file may be out of order
+            return findings
+        after = page.more
+
+
+def _read_session_id(session: int) -> Steps[str | None]:
+    current = yield from sessions.find_by_key(session)
+    return None if current is None else current.value.id
+
+
+def _is_readable_record(row: row_stream.FullRecordRow) -> bool:
+    if (row.value is None) == (row.data is None):
+        return False
+    try:
+        row.key.decode()
+        if row.value is not None:
+            json.decode(row.value)
+    except (msgspec.MsgspecError, ValueError, TypeError):  # truncated text
+        return False
+    return True
+
+
+def _unreadable_record_finding(row: row_stream.FullRecordRow, session: str | None) -> Finding:
+    owner = "the store" if session is None else f"session {session!r}"
+    message = f"Record {row.key.decode(errors='replace')!r} of kind {row.kind!r} of {owner} cannot be read."
+    return Finding(kind="record", message=message, advice=_BACKUP_ADVICE, session=session)
+
+
 CheckProgress = Callable[[int, int], object]
+"""A function that Recollect calls with the amount done and the total."""
+
 HistoryValidator = Callable[[Sequence[Message]], Sequence[Repair]]
 """Returns the repairs that a history needs before a provider accepts it."""
 
 CHECKED_AREAS = (
-    "counters", "branches", "turns", "tool calls", "idempotency keys", "titles", "payloads", "search index",
+    "counters", "branches", "message keys", "turns", "tool calls", "idempotency keys", "titles", "labels", "payloads",
+    "records",
+    "search index",
 )  # fmt: skip
 
 _SESSION_PAGE_SIZE = 50  # sessions per operation
 _STRAY_PAGE_SIZE = 500  # branches per operation
+_MAX_STRAY_VERSIONS = 100  # reported in one check; more tell nothing new
 _MAX_SHOWN = 5  # repairs or call ids that one finding lists
-_REPAIR_ADVICE = "store.check(repair=True) repairs it."
+_REPAIR_ADVICE = "store.maintenance.check(repair=True) repairs it."
 _HISTORY_ADVICE = "Recollect repairs it in every history for a model; the stored messages do not change."
 _REPORT_ADVICE = "No message is affected. Please report it."
 
@@ -259,6 +348,7 @@ def check_store(
             for key in page:
                 findings += yield from check_messages(key)
                 findings += yield from _check_history(scope, key, histories)
+                findings += yield from check_records(scope, key)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
@@ -267,10 +357,13 @@ def check_store(
         after = page[-1]
     findings += yield from search.check_index(scope, repair=repair)
     findings += yield from _check_stray_messages()
+    findings += yield Operation(_check_stray_versions, writes=False)
     findings += yield Operation(_check_payload_refs, scope, repair, writes=repair)
     findings += yield Operation(_check_trees, scope, writes=False)
+    findings += yield Operation(_check_stray_records, scope, repair, writes=repair)
     if deep:
         findings += yield from check_payloads(scope)
+        findings += yield from check_records(scope, records.STORE)
     return findings
 
 
@@ -295,7 +388,7 @@ def _check_history(scope: Scope, key: int, histories: HistoryValidator) -> Plan[
 
 def _read_live_session(key: int) -> Steps[SessionInfo | None]:
     current = yield from sessions.find_by_key(key)
-    return None if current is None or current.value.deleted_at is not None else current.value
+    return None if current is None or current.value.deleted_at_ms is not None else current.value
 
 
 def _count_sessions(scope: Scope) -> Steps[int]:
@@ -329,7 +422,7 @@ def _check_session(scope: Scope, current: sessions.StoredSession, repair: bool) 
     findings += yield from _check_session_row(scope, current, state, repair)
     findings += yield from _check_counts(scope, current, repair)
     findings += yield from _check_idempotency_keys(current)
-    if current.value.deleted_at is None and not current.open_turns:
+    if current.value.deleted_at_ms is None and not current.open_turns:
         findings += yield from _check_unanswered_calls(current)
     return findings
 
@@ -362,6 +455,11 @@ def _check_session_row(
         findings.append(
             Finding(kind="title", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair, level=level)
         )
+    if labels.decode_labels(state.label_rows) != current.value.labels:
+        if repair:
+            yield from sessions.set_label_rows(current.session, labels.encode_labels(current.value.labels))
+        message = f"Session {id!r} has labels that differ from those by which lists find it."
+        findings.append(Finding(kind="label", message=message, advice=_REPAIR_ADVICE, session=id, repaired=repair))
     return findings
 
 
@@ -392,6 +490,7 @@ def _check_branches(scope: Scope, current: sessions.StoredSession, repair: bool)
         name = f"{branch.number} of session {current.value.id!r}"
         findings += yield from _check_extent(current, branch, name, repair)
         findings += yield from _check_open_turns(scope, current, branch.key, name, repair)
+        findings += yield from _check_message_keys(current, branch)
         for call in (yield from fetch_all(_TOOL_CALLS_INCONSISTENT, branch=branch.key)):
             role = "asks" if call.lacks_call else "answers" if call.lacks_result else "asks or answers"
             message = (
@@ -399,6 +498,22 @@ def _check_branches(scope: Scope, current: sessions.StoredSession, repair: bool)
             )
             findings.append(Finding(kind="tool call", message=message, advice=_REPORT_ADVICE, session=current.value.id))
     return findings
+
+
+def _check_message_keys(current: sessions.StoredSession, branch: paths.SessionBranchRow) -> Steps[list[Finding]]:
+    """Report messages of a branch whose key another message of the path has."""
+    return [
+        Finding(
+            kind="message key",
+            message=(
+                f"Message {branch.number}.{row.position} of session {current.value.id!r} has the key "
+                f"{format_value(row.client_key)}, which another message of its path has too."
+            ),
+            advice="Delete one of them with session.delete_messages().",
+            session=current.value.id,
+        )
+        for row in (yield from fetch_all(_MESSAGES_SHARING_KEY, branch=branch.key))
+    ]
 
 
 def _check_extent(
@@ -448,7 +563,7 @@ def _check_open_turns(
             if repair:
                 yield from leases.recover_turns(scope, current.session)
             message = f"Turn {position} on branch {name} was left open by a process that is gone."
-            advice = "It is marked as interrupted when the session is opened next, or by store.check(repair=True)."
+            advice = "Opening the session, or store.maintenance.check(repair=True), marks it as interrupted."
             findings.append(
                 Finding(
                     kind="turn",
@@ -494,7 +609,7 @@ def _check_unanswered_calls(current: sessions.StoredSession) -> Steps[list[Findi
         return []
     sample = ", ".join(call_ids[:_MAX_SHOWN]) + (" and more" if len(call_ids) > _MAX_SHOWN else "")
     message = f"Session {current.value.id!r} has {len(call_ids)} tool calls without a result: {sample}."
-    advice = "Store one with session.record_tool_result(); status='canceled' records that there is none."
+    advice = "Store one with session.tools.record_result(); status='cancelled' records that there is none."
     return [Finding(kind="unanswered", message=message, advice=advice, level="notice", session=current.value.id)]
 
 
@@ -514,6 +629,18 @@ def _check_stray_messages() -> Plan[list[Finding]]:
             for key in strays
         ]
     return findings
+
+
+def _check_stray_versions() -> Steps[list[Finding]]:
+    """Report earlier versions of messages that do not exist."""
+    return [
+        Finding(
+            kind="message",
+            message=f"Message {row.position} on branch {row.branch} has an earlier version, but does not exist.",
+            advice=_REPORT_ADVICE,
+        )
+        for row in (yield from fetch_all(_MESSAGE_VERSIONS_STRAY, limit=_MAX_STRAY_VERSIONS))
+    ]
 
 
 def _read_stray_page(after: int) -> Steps[tuple[list[int], int | None]]:
@@ -551,6 +678,17 @@ def _check_payload_refs(scope: Scope, repair: bool) -> Steps[list[Finding]]:
         yield from execute("blobs_recount", owner=scope.owner)
         yield from execute_many("blob_delete_unused", wrong)
     return findings
+
+
+def _check_stray_records(scope: Scope, repair: bool) -> Steps[list[Finding]]:
+    """Report records of sessions that do not exist, which a new session with the same key would get."""
+    rows = yield from fetch_all(_RECORDS_STRAY, owner=scope.owner)
+    if repair:
+        for row in rows:
+            yield from execute("records_erase", owner=scope.owner, session=row.session)
+    message = "There are records of session {}, which does not exist."
+    advice = "No message is affected. store.maintenance.check(repair=True) deletes them."
+    return [Finding(kind="record", message=message.format(row.session), advice=advice, repaired=repair) for row in rows]
 
 
 def _check_trees(scope: Scope) -> Steps[list[Finding]]:

@@ -71,6 +71,14 @@ def recover_turns(scope: Scope, session: int) -> Steps[bool]:
     return changed
 
 
+def has_abandoned_turn(scope: Scope, session: int) -> Steps[bool]:
+    """Return whether a session has an open turn whose holder is gone."""
+    for branch in (yield from fetch_all(BRANCHES_OPEN, session=session)):
+        if (yield from live_holder(scope, branch.key, branch.open_turn)) is None:
+            return True
+    return False
+
+
 def has_live_turn(scope: Scope, session: int) -> Steps[bool]:
     """Return whether a session has an open turn whose holder is alive."""
     for branch in (yield from fetch_all(BRANCHES_OPEN, session=session)):

@@ -11,24 +11,28 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from recollect.errors import InvalidValue, SessionNotFound, format_value
+from recollect.errors import InvalidValue, format_value
 from recollect.model import json, validation
 from recollect.model.message import ROLES
 from recollect.model.reports import Owners
-from recollect.model.session import SESSION_STATUSES, SessionInfo
+from recollect.model.session import RELATIONS, SESSION_STATUSES, SessionInfo
 from recollect.model.times import TimeLike, parse_time
 from recollect.model.title import title_sort_key
 from recollect.storage import sessions
 from recollect.storage.fast_paths import ListedSessionRow, ListSessionsRequest
 from recollect.storage.operation import Operation, Query, Row, Scope, Steps, fetch_all, fetch_one, fetch_tuples
+from recollect.storage.session_filters import SessionFilters, session_filters
 from recollect.storage.sessions import session_from_columns
 
 END_OF_TIME = 1 << 62  # milliseconds, later than any stored time
 _MAX_LIMIT = 1_000_000  # sessions per page
+_MAX_LABEL_LOOKUPS = 8
+"""Labels of a filter that are looked up until one has few sessions; more lookups would cost more than they save."""
 _SORT_LIMIT = 500
 """Sessions. Up to this many matches of a filter are sorted; with more, a walk through the list soon fills a page."""
 
 Order = Literal["activity", "created", "title"]
+"""The order of a list of sessions. See [store.list_sessions()]."""
 
 
 class SessionKeysRow(NamedTuple):
@@ -37,26 +41,38 @@ class SessionKeysRow(NamedTuple):
     keys: str
 
 
+# By the order, and whether it is reversed.
 _ORDERED_QUERIES = {
-    "activity": Query("sessions_by_activity", ListedSessionRow),
-    "created": Query("sessions_by_creation", ListedSessionRow),
-    "deleted": Query("sessions_by_deletion", ListedSessionRow),
-    "title": Query("sessions_by_folded_title", ListedSessionRow),
+    ("activity", False): Query("sessions_by_activity", ListedSessionRow),
+    ("activity", True): Query("sessions_by_activity_reversed", ListedSessionRow),
+    ("created", False): Query("sessions_by_creation", ListedSessionRow),
+    ("created", True): Query("sessions_by_creation_reversed", ListedSessionRow),
+    ("deleted", False): Query("sessions_by_deletion", ListedSessionRow),
+    ("deleted", True): Query("sessions_by_deletion_reversed", ListedSessionRow),
+    ("title", False): Query("sessions_by_folded_title", ListedSessionRow),
+    ("title", True): Query("sessions_by_folded_title_reversed", ListedSessionRow),
 }
 _INDEXED_QUERIES = {
-    "activity": Query("sessions_through_activity", ListedSessionRow),
-    "created": Query("sessions_through_creation", ListedSessionRow),
-    "title": Query("sessions_through_title", ListedSessionRow),
+    ("activity", False): Query("sessions_through_activity", ListedSessionRow),
+    ("activity", True): Query("sessions_through_activity_reversed", ListedSessionRow),
+    ("created", False): Query("sessions_through_creation", ListedSessionRow),
+    ("created", True): Query("sessions_through_creation_reversed", ListedSessionRow),
+    ("title", False): Query("sessions_through_title", ListedSessionRow),
+    ("title", True): Query("sessions_through_title_reversed", ListedSessionRow),
 }
 _DEFAULT_LIST = Query("sessions_default_list", ListedSessionRow)
-_TIME_FIELDS = {"activity": "active_at", "created": "created_at", "deleted": "deleted_at"}
-_FLAGS = ("archived", "pinned", "delegates")
+_TIME_FIELDS = {"activity": "active_at_ms", "created": "created_at_ms", "deleted": "deleted_at_ms"}
+_FLAGS = ("archived", "pinned", "delegates", "open_turn")
 _TEXTS = ("channel", "model", "tool", "parent")
+_CHOICES = (("status", SESSION_STATUSES), ("role", ROLES), ("relation", RELATIONS))
 
 # For each filter, most selective first: the value that its index can look up (... for any), and the query that returns
 # the matches.
 _FILTER_INDEXES: tuple[tuple[str, Any, Query[SessionKeysRow]], ...] = (
     ("parent", ..., Query("sessions_of_parent", SessionKeysRow)),
+    ("external_id", ..., Query("sessions_of_external_id", SessionKeysRow)),
+    ("labels", ..., Query("labels_sessions", SessionKeysRow)),
+    ("id_prefix", ..., Query("sessions_of_id_prefix", SessionKeysRow)),
     ("pinned", True, Query("sessions_of_pin", SessionKeysRow)),
     ("titled", False, Query("sessions_of_untitled", SessionKeysRow)),
     ("channel", ..., Query("sessions_of_channel", SessionKeysRow)),
@@ -64,11 +80,12 @@ _FILTER_INDEXES: tuple[tuple[str, Any, Query[SessionKeysRow]], ...] = (
     ("status", ..., Query("sessions_of_status", SessionKeysRow)),
     ("archived", True, Query("sessions_of_archive", SessionKeysRow)),
 )
-_NO_FILTERS: dict[str, Any] = dict.fromkeys(
-    ("archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "shown_keys", "tool", "role")
-)
+_NO_FILTERS: dict[str, Any] = dict.fromkeys((
+    "archived", "pinned", "titled", "channel", "model", "status", "parent", "delegates", "relation", "shown_keys",
+    "tool", "role", "open_turn", *SessionFilters._fields,
+))  # fmt: skip
 _ALL_TIME = (None, None)
-# The default list has its own statement: the others evaluate ten filters for each row.
+# The default list has its own statement: the others evaluate every filter for each row.
 _DEFAULT_FILTERS = {**_NO_FILTERS, "archived": False, "delegates": False}
 
 
@@ -95,54 +112,83 @@ def read_page(
     after: str | None = None,
     order: str = "activity",
     deleted: bool = False,
+    oldest_first: bool = False,
     pinned_first: bool = False,
     since: TimeLike | None = None,
     until: TimeLike | None = None,
     filters: dict[str, Any],
 ) -> Operation[SessionPage]:
-    """Read a page of sessions."""
+    """Read a page of sessions. `filters` has the arguments of session_filters() too."""
     validation.check_choice("order", order, ("activity", "created", "title"))
     if type(limit) is not int or not 1 <= limit <= _MAX_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(f"limit must be between 1 and {_MAX_LIMIT:,}, got {format_value(limit)}.")
-    _check_filters(filters)
-    by = "deleted" if validation.check_flag("deleted", deleted) else order
-    stages = _stages(by, pinned_first=validation.check_flag("pinned_first", pinned_first), pinned=filters["pinned"])
-    cursor = None if after is None else _decode_cursor(validation.check_plain_text("after", after), by, len(stages))
+    filter_values = _check_filters(filters)
+    by = _ListOrder(
+        "deleted" if validation.check_flag("deleted", deleted) else order,
+        validation.check_flag("oldest_first", oldest_first),
+    )
+    pins_first = validation.check_flag("pinned_first", pinned_first) and filter_values["pinned"] is None
+    stages = _stages(by, pinned_first=pins_first)
+    cursor = None if after is None else _decode_cursor(validation.check_plain_text("after", after), by, stages)
     bounds = (
         None if since is None else parse_time(since, "since"),
         None if until is None else parse_time(until, "until"),
     )
     page = _PageRequest(by, stages, cursor, limit, bounds)
-    filter_values = {**_NO_FILTERS, **filters}
     request = _fast_request(scope, page, filter_values)
     finish = functools.partial(_finish_page, page) if request is not None else None
     return Operation(_read_page, scope, page, filter_values, writes=False, fast=request, finish=finish)
 
 
-def _check_filters(filters: dict[str, Any]) -> None:
+class _ListOrder(NamedTuple):
+    """The field by which a list is sorted, and whether the order is reversed: oldest first, or Z to A."""
+
+    field: str
+    is_reversed: bool
+
+    @property
+    def mark(self) -> str:
+        """The mark of a cursor of this order."""
+        return self.field[0].upper() if self.is_reversed else self.field[0]
+
+
+def _check_filters(filters: dict[str, Any]) -> dict[str, Any]:
+    """Return the validated filters as parameters of the queries."""
+    values = {**_NO_FILTERS, **filters}
     for name in _FLAGS:
-        if filters[name] is not None and type(filters[name]) is not bool:
-            raise InvalidValue(f"{name} must be True, False or None, got {format_value(filters[name])}.")
+        if values[name] is not None and type(values[name]) is not bool:
+            raise InvalidValue(f"{name} must be True, False or None, got {format_value(values[name])}.")
     for name in _TEXTS:
-        value = filters[name]
-        if value is not None:
-            filters[name] = validation.check_plain_text(name, value)
-    for name, choices in (("status", SESSION_STATUSES), ("role", ROLES)):
-        if filters[name] is not None:
-            validation.check_choice(name, filters[name], choices)
+        if values[name] is not None:
+            values[name] = validation.check_plain_text(name, values[name])
+    for name, choices in _CHOICES:
+        if values[name] is not None:
+            values[name] = validation.check_choice(name, values[name], choices)
+    if values["relation"] is not None:
+        values["delegates"] = None
+    label, external_id, id_prefix, metadata = (
+        values.pop("label", None), values["external_id"], values["id_prefix"], values["metadata"],
+    )  # fmt: skip
+    if not (label is external_id is id_prefix is metadata is None):
+        shared = session_filters(label=label, external_id=external_id, id_prefix=id_prefix, metadata=metadata)
+        values |= shared._asdict()
+    return values
 
 
-def _stages(by: str, *, pinned_first: bool, pinned: bool | None) -> list[dict[str, Any]]:
+def _stages(order: _ListOrder, *, pinned_first: bool) -> list[dict[str, Any]]:
     """Return the stages of a list: pinned before the others, titled before untitled."""
-    pins: list[dict[str, Any]] = [{"pinned": True}, {"pinned": False}] if pinned_first and pinned is None else [{}]
-    titles: list[dict[str, Any]] = [{"titled": True}, {"titled": False}] if by == "title" else [{}]
-    return [{**pin, **title} for pin in pins for title in titles]
+    pins: list[dict[str, Any]] = [{"pinned": True}, {"pinned": False}] if pinned_first else [{}]
+    titles: list[dict[str, Any]] = [{"titled": not order.is_reversed}, {"titled": order.is_reversed}]
+    return [{**pin, **title} for pin in pins for title in (titles if order.field == "title" else [{}])]
+
+
+_BY_ACTIVITY = _ListOrder("activity", is_reversed=False)
 
 
 class _PageRequest(NamedTuple):
     """A page of a list: its order and stages, the cursor, the number of sessions, and the bounds of the time."""
 
-    by: str
+    order: _ListOrder
     stages: list[dict[str, Any]]
     cursor: _ListCursor | None
     limit: int
@@ -151,7 +197,7 @@ class _PageRequest(NamedTuple):
     @property
     def is_pinned_default(self) -> bool:
         """Whether this is the first page of the list with pinned sessions first."""
-        return self.cursor is None and self.by == "activity" and len(self.stages) > 1 and self.bounds == _ALL_TIME
+        return self.cursor is None and self.order == _BY_ACTIVITY and len(self.stages) > 1 and self.bounds == _ALL_TIME
 
 
 def _fast_request(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> ListSessionsRequest | None:
@@ -162,11 +208,11 @@ def _fast_request(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> 
     if page.is_pinned_default and filters == _DEFAULT_FILTERS:
         params = {"owner": scope.owner, "limit": page.limit + 1, "sort_limit": _SORT_LIMIT}
         return ListSessionsRequest(scope.owner, None, params)
-    if len(page.stages) > 1 or (page.by != "deleted" and _usable_indexes(filters)):
+    is_default = page.order == _BY_ACTIVITY and filters == _DEFAULT_FILTERS
+    if len(page.stages) > 1 or (not is_default and page.order.field != "deleted" and _usable_indexes(filters)):
         return None
     params = _stage_params(scope, page, page.cursor, page.limit + 1, filters)
-    is_default = page.by == "activity" and filters == _DEFAULT_FILTERS
-    query = _DEFAULT_LIST if is_default else _ORDERED_QUERIES[page.by]
+    query = _DEFAULT_LIST if is_default else _ORDERED_QUERIES[page.order]
     return ListSessionsRequest(scope.owner, query.name, params)
 
 
@@ -175,8 +221,8 @@ def _finish_page(page: _PageRequest, request: ListSessionsRequest, rows: list[Ro
     entries = _entries(0, rows)
     if request.query is not None:
         return _make_page(page, entries, [])
-    entries = [(int(value.pinned_at is None), key, value) for _, key, value in entries]
-    entries.sort(key=lambda entry: (entry[0], -entry[2].active_at, -entry[1]))
+    entries = [(int(value.pinned_at_ms is None), key, value) for _, key, value in entries]
+    entries.sort(key=lambda entry: (entry[0], -entry[2].active_at_ms, -entry[1]))
     return _make_page(page, entries, [key for stage, key, _ in entries[: page.limit] if not stage])
 
 
@@ -193,7 +239,10 @@ def _entries(stage: int, rows: list[Row]) -> list[_ListEntry]:
 
 
 def _read_page(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> Steps[SessionPage]:
-    filters = yield from _resolve_parent(scope, filters)
+    parent_filters = yield from _resolve_parent(scope, filters)
+    if parent_filters is None:
+        return SessionPage([], None)
+    filters = parent_filters
     cursor, stages, limit = page.cursor, page.stages, page.limit
     first_stage, pins = (0, list[int]()) if cursor is None else (cursor.stage, list(cursor.pins))
     entries: list[_ListEntry] = []
@@ -214,7 +263,7 @@ def _read_page(scope: Scope, page: _PageRequest, filters: dict[str, Any]) -> Ste
 
 def _make_page(page: _PageRequest, entries: Sequence[_ListEntry], pins: Sequence[int]) -> SessionPage:
     """Return a page of entries; one entry more than the limit means that there is a next page."""
-    more = _encode_cursor(page.by, *entries[page.limit - 1], pins) if len(entries) > page.limit else None
+    more = _encode_cursor(page.order, *entries[page.limit - 1], pins) if len(entries) > page.limit else None
     return SessionPage([value for _, _, value in entries[: page.limit]], more)
 
 
@@ -222,15 +271,13 @@ def _without_parent(filters: dict[str, Any]) -> dict[str, Any]:
     return {**filters, "delegates": None if filters["delegates"] in (True, None) else False}
 
 
-def _resolve_parent(scope: Scope, filters: dict[str, Any]) -> Steps[dict[str, Any]]:
-    """Replace the id of the parent by its key, also if it is in the trash."""
+def _resolve_parent(scope: Scope, filters: dict[str, Any]) -> Steps[dict[str, Any] | None]:
+    """Replace the id of the parent by its key, also if it is in the trash; return None if it does not exist."""
     parent = filters["parent"]
     if parent is None:
         return _without_parent(filters)
     row = (yield from sessions.find_live_row(scope, parent)) or (yield from sessions.find_trashed_row(scope, parent))
-    if row is None:
-        raise SessionNotFound(session=parent)
-    return {**filters, "parent": row.session}
+    return None if row is None else {**filters, "parent": row.session}
 
 
 def _read_stage(
@@ -242,14 +289,19 @@ def _read_stage(
     SQLite would prepare both plans on each run.
     """
     params = _stage_params(scope, page, cursor, limit, filters)
-    if page.by == "activity" and filters == _DEFAULT_FILTERS:
+    if page.order == _BY_ACTIVITY and filters == _DEFAULT_FILTERS:
         return (yield from fetch_tuples(_DEFAULT_LIST, **params))
-    by = "activity" if page.by == "title" and not filters["titled"] else page.by
-    for query, value in _usable_indexes(filters) if by != "deleted" else ():
-        row = yield from fetch_one(query, owner=scope.owner, value=value, sort_limit=_SORT_LIMIT)
+    order = page.order
+    if order.field == "title" and not filters["titled"]:
+        order = order._replace(field="activity")
+    for query, value in _usable_indexes(filters) if order.field != "deleted" else ():
+        row = yield from fetch_one(
+            query, owner=scope.owner, value=value, id_limit=filters["id_limit"], sort_limit=_SORT_LIMIT
+        )
         if row is not None:
-            return [] if row.keys == "[]" else (yield from fetch_tuples(_INDEXED_QUERIES[by], **params, keys=row.keys))
-    return (yield from fetch_tuples(_ORDERED_QUERIES[by], **params))
+            indexed_list = _INDEXED_QUERIES[order]
+            return [] if row.keys == "[]" else (yield from fetch_tuples(indexed_list, **params, keys=row.keys))
+    return (yield from fetch_tuples(_ORDERED_QUERIES[order], **params))
 
 
 def _stage_params(
@@ -258,64 +310,63 @@ def _stage_params(
     """Return the parameters of the query of one stage."""
     since, until = page.bounds
     value, key = (None, None) if cursor is None else (cursor.value, cursor.key)
-    params: dict[str, Any] = {"owner": scope.owner, "since": since, "limit": limit, **filters}
-    if page.by == "title" and filters["titled"]:
-        return params | {"until": until, "folded": value, "key": key}
+    params: dict[str, Any] = {"owner": scope.owner, "since": since, "until": until, "limit": limit, **filters}
+    if page.order.field == "title" and filters["titled"]:
+        return params | {"folded": value, "key": key}
+    if page.order.is_reversed:
+        if since is not None and (value is None or since > value):  # type: ignore[operator]
+            value, key = since, -1  # the exclusive lower bound of the time and the key
+        return params | {"at": value, "key": key}
     if until is not None and (value is None or until <= value):  # type: ignore[operator]
         value, key = until, -1  # the exclusive upper bound of the time and the key
     return params | {"at": value, "key": key}
 
 
 def _usable_indexes(filters: dict[str, Any]) -> list[tuple[Query[SessionKeysRow], Any]]:
-    """Return the queries of the indexes that the filters can use, with their values."""
+    """Return the queries of the indexes that the filters can use, with their values. The labels are tried in turn."""
     return [
-        (query, filters[name] if required is ... else True)
+        (query, value)
         for name, required, query in _FILTER_INDEXES
         if filters[name] is not None
         and (required is ... or filters[name] is required)
         and (name != "status" or filters[name] != "active")
+        for value in (json.decode(filters[name])[:_MAX_LABEL_LOOKUPS] if name == "labels" else (filters[name],))
     ]
 
 
-def _encode_cursor(by: str, stage: int, key: int, last: SessionInfo, pins: Sequence[int]) -> str:
+def _encode_cursor(order: _ListOrder, stage: int, key: int, last: SessionInfo, pins: Sequence[int]) -> str:
     """Return the cursor after a session."""
     import base64  # noqa: PLC0415  only if there is a next page
 
-    value = _sort_value(by, last)
-    text = json.encode([by[0], stage, value, key, *pins])
+    value = _sort_value(order.field, last)
+    text = json.encode([order.mark, stage, value, key, *pins])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def _sort_value(by: str, session: SessionInfo) -> int | str:
     if by == "title":
-        return session.active_at if session.title is None else title_sort_key(session.title)
+        return session.active_at_ms if session.title is None else title_sort_key(session.title)
     return getattr(session, _TIME_FIELDS[by])
 
 
-def _decode_cursor(text: str, by: str, stages: int) -> _ListCursor:
+def _decode_cursor(text: str, order: _ListOrder, stages: Sequence[dict[str, Any]]) -> _ListCursor:
     """Return the cursor of a text from _encode_cursor(), for a list of the same order."""
     import base64  # noqa: PLC0415
 
     try:
         encoded = text + "=" * (-len(text) % 4)
-        letter, stage, value, key, *pins = json.decode(base64.urlsafe_b64decode(encoded.encode("ascii")))
-        is_time = isinstance(value, int) and 0 <= value <= END_OF_TIME
-        is_title = isinstance(value, str) and by == "title" and stage % 2 == 0
+        mark, stage, value, key, *pins = json.decode(base64.urlsafe_b64decode(encoded.encode("ascii")))
         numbers = all(type(number) is int and 0 <= number <= END_OF_TIME for number in (stage, key, *pins))
-        if letter == by[0] and numbers and stage < stages and (is_title or (is_time and (by != "title" or stage % 2))):
-            return _ListCursor(stage, value, key, pins)
+        if mark == order.mark and numbers and stage < len(stages):
+            is_title = isinstance(value, str) and stages[stage].get("titled") is True
+            is_time = isinstance(value, int) and 0 <= value <= END_OF_TIME and not stages[stage].get("titled")
+            if is_title or is_time:
+                return _ListCursor(stage, value, key, pins)
     except (ValueError, TypeError, AttributeError):
         pass
     raise InvalidValue(
         f"{format_value(text)} is not a cursor of this list. Use `next` of the previous page, with the same order."
     )
-
-
-def read_newest(scope: Scope) -> Steps[SessionInfo | None]:
-    """Read the most recently active session, archived or not."""
-    params = {**_NO_FILTERS, "delegates": False, "owner": scope.owner, "since": None, "limit": 1}
-    rows = yield from fetch_tuples(_ORDERED_QUERIES["activity"], at=None, key=None, **params)
-    return next((value for _, _, value in _entries(0, rows)), None)
 
 
 class OwnerRow(NamedTuple):

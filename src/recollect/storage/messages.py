@@ -1,7 +1,8 @@
-"""Messages: rows, reading, deleting and pinning.
+"""Messages: rows, reading and deleting.
 
-A draft is encoded into the columns of a message row before the transaction begins. Deleting and pinning adjust the
-counts of every session that shares the message, in the same transaction. Appending is in appends.py.
+A draft is encoded into the columns of a message row before the transaction begins. Deleting adjusts the counts of
+every session that shares the message, in the same transaction. Appending is in appends.py, changing the content and the
+metadata of a message in edits.py.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from recollect.errors import Corrupted, InvalidValue, MessageNotFound, format_value
 from recollect.model import blob, json, session_ids, validation
 from recollect.model.message import ROLES, Draft, Message, MessageColumns, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.session import SessionInfo
 from recollect.model.tokens import estimate_tokens
 from recollect.storage import sessions
 from recollect.storage.fast_paths import MESSAGES_LAST, LastMessagesRequest, NewestMessageRow
@@ -27,18 +29,17 @@ from recollect.storage.operation import (
     Scope,
     Steps,
     execute,
-    execute_many,
     fetch_all,
     fetch_one,
     fetch_tuples,
 )
+from recollect.storage.pages import PAGE_SIZE, PageRequest, check_limit, find_bounds, parse_page
 from recollect.storage.paths import (
     LAST_POSITION,
     MessageId,
     PathSpan,
     display_message_id,
     find_span,
-    parse_message_id,
     read_path,
 )
 
@@ -80,6 +81,8 @@ MESSAGE_GET = Query("message_get", MessageRow)
 MESSAGE_FOR_UPDATE = Query("message_for_update", MessageRow)
 MESSAGES_FORWARD = Query("messages_forward", MessageRow)
 MESSAGES_BACKWARD = Query("messages_backward", MessageRow)
+MESSAGES_FORWARD_BY_TIME = Query("messages_forward_by_time", MessageRow)
+MESSAGES_BACKWARD_BY_TIME = Query("messages_backward_by_time", MessageRow)
 MESSAGES_PINNED = Query("messages_pinned", MessageRow)
 MESSAGES_LAST_USER = Query("messages_last_user", MessageRow)
 MESSAGES_TUPLES = Query("messages_tuples", HistoryRow)
@@ -98,7 +101,7 @@ class EncodedDraft(msgspec.Struct, frozen=True, gc=False):
     created_at: int
     draft: Draft
     row_only: bool = False
-    """Whether only its row is written: it has no tool call, no tool result, no blob and no pin."""
+    """Whether only its row is written: it has no tool call, no tool result, no blob, no pin and no key."""
     calls: Sequence[tuple[int, ToolCallPart]] = ()
     results: Sequence[tuple[int, ToolResultPart]] = ()
     payloads: Mapping[str, bytes] = _NO_PAYLOADS
@@ -122,7 +125,9 @@ def encode_draft(draft: Draft, now: int) -> EncodedDraft:
         if blob_payloads is not None:
             text, payloads, blobs = json.encode(trimmed_parts), blob_payloads, json.encode(sorted(blob_payloads))
     tokens = estimate_tokens(parts) if draft.tokens is None else draft.tokens
-    created = now if draft.created_at is None else draft.created_at
+    created = draft.created_at_ms
+    if created is None:
+        created = now
     columns = (
         draft.role,
         None if draft.state == "completed" else draft.state,
@@ -139,7 +144,9 @@ def encode_draft(draft: Draft, now: int) -> EncodedDraft:
         blobs,
         text,
     )
-    row_only = not (calls or results or payloads or _is_always_active(draft))
+    row_only = not (calls or results or payloads or draft.key is not None or _is_always_active(draft))
+    if draft.key is not None:
+        validation.check_message_key(draft.key)
     return EncodedDraft(columns, tokens, created, draft, row_only, calls, results, payloads)
 
 
@@ -172,7 +179,7 @@ def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
             branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens,
             native, "completed", created,
         )  # fmt: skip
-    state, completed, deleted, error, metadata, _ = json.decode(rare)
+    state, completed, deleted, error, metadata, _, key, edit_time = json.decode(rare)
     return Message(
         branch, position, role, parts, created, turn, tokens, format, model, input_tokens, output_tokens, native,
         state or "completed",
@@ -180,6 +187,8 @@ def message_from_row(row: Row, branch: int, parts: MessageParts) -> Message:
         deleted,
         None if error is None else json.decode(error),
         None if metadata is None else json.decode(metadata),
+        key,
+        edit_time,
     )  # fmt: skip
 
 
@@ -223,7 +232,7 @@ def blob_names(row: Row) -> list[str] | None:
     *_, rare = row
     if rare is None:
         return None
-    *_, blobs = json.decode(rare)
+    *_, blobs, _, _ = json.decode(rare)
     return None if blobs is None else json.decode(blobs)
 
 
@@ -244,7 +253,6 @@ def message_with_payloads(row: Row, branch: int, payloads: Mapping[str, bytes] |
     return message_from_row(row, branch, msgspec.convert(attached_parts, MessageParts))
 
 
-PAGE_SIZE = 500  # messages. Bounds the memory and the time of one operation.
 LARGE_PAGE_SIZE = 1_000
 """Messages per page when a whole path is read: each page is a round trip to a server."""
 
@@ -313,9 +321,9 @@ def _last_position(session: str, spans: Sequence[PathSpan]) -> int:
     return max(span.high for span in spans)
 
 
-def read_all(scope: Scope, session: str, *, deleted: bool = False) -> Plan[list[Message]]:
-    """Read the whole active path, page by page, up to the end that it had at the start."""
-    page: MessagePage = yield read_forward(scope, session, deleted=deleted, limit=LARGE_PAGE_SIZE)
+def read_all(scope: Scope, session: str, *, branch: int | None = None, deleted: bool = False) -> Plan[list[Message]]:
+    """Read the whole active path, or that of the branch with a key, page by page, up to its end at the start."""
+    page: MessagePage = yield read_forward(scope, session, branch=branch, deleted=deleted, limit=LARGE_PAGE_SIZE)
     result = page.messages
     while page.more is not None:
         page = yield read_next(scope, session, page, deleted=deleted, limit=LARGE_PAGE_SIZE)
@@ -335,13 +343,59 @@ def read_backward(
     scope: Scope, session: str, *, before: MessageId | None = None, limit: int = PAGE_SIZE, deleted: bool = False
 ) -> Operation[MessagePage]:
     """Read the last messages of the active path, or the last ones before a message."""
-    limit = check_limit(limit)
+    if before is not None:
+        return read_page(scope, session, parse_page(limit, None, None, before), deleted=deleted)
+    limit = check_limit("last", limit)
     deleted = validation.check_flag("deleted", deleted)
-    fast = before is None and session_ids.is_possible_id(session)
+    fast = session_ids.is_possible_id(session)
     return Operation(
-        _read_backward, scope, session, before, limit, deleted, writes=False,
+        _read_last, scope, session, limit, deleted, writes=False,
         fast=LastMessagesRequest(scope.owner, session, limit, deleted) if fast else None, finish=_finish_newest,
     )  # fmt: skip
+
+
+def read_page(
+    scope: Scope, session: str, request: PageRequest, *, branch: int | None = None, deleted: bool = False
+) -> Operation[MessagePage]:
+    """Read a page of the active path, or of the path of the branch with a key."""
+    deleted = validation.check_flag("deleted", deleted)
+    return Operation(_read_page, scope, session, request, branch, deleted, writes=False)
+
+
+def _read_page(
+    scope: Scope, session: str, request: PageRequest, branch: int | None, deleted: bool
+) -> Steps[MessagePage]:
+    current = yield from sessions.find(scope, session)
+    branch = current.head if branch is None else branch
+    spans = yield from read_path(branch)
+    _last_position(session, spans)
+    low, high = find_bounds(session, spans, request)
+    page: list[Message] = []
+    for span in spans if request.backward else reversed(spans):
+        remaining = request.limit - len(page)
+        part = span._replace(low=max(span.low, low), high=min(span.high, high))
+        if remaining > 0 and part.low < part.high:
+            page += yield from _read_page_span(scope, part, remaining, request, deleted)
+    is_full = bool(page) and len(page) == request.limit
+    if request.backward:
+        page.reverse()
+        return MessagePage(page, branch, high, page[0].position if is_full else None)
+    return MessagePage(page, branch, high, page[-1].position if is_full and page[-1].position < high else None)
+
+
+def _read_page_span(
+    scope: Scope, span: PathSpan, limit: int, request: PageRequest, deleted: bool
+) -> Steps[list[Message]]:
+    since, until = request.after.time, request.before.time
+    if since is None and until is None:
+        query = MESSAGES_BACKWARD if request.backward else MESSAGES_FORWARD
+        return (yield from read_span(scope, query, span, span.low, span.high, limit, deleted))
+    rows = yield from fetch_tuples(
+        MESSAGES_BACKWARD_BY_TIME if request.backward else MESSAGES_FORWARD_BY_TIME,
+        branch=span.branch, low=span.low, high=span.high, limit=limit, deleted=deleted,
+        since=-1 if since is None else since, until=validation.MAX_INTEGER if until is None else until,
+    )  # fmt: skip
+    return (yield from decode_rows(scope, span.number, rows))
 
 
 def _finish_newest(request: LastMessagesRequest, rows: list[NewestMessageRow]) -> MessagePage | None:
@@ -381,33 +435,14 @@ def _newest_page(newest: _NewestRows, messages: list[Message], limit: int) -> Me
     return MessagePage(messages, newest.head, newest.end, messages[0].position if len(messages) == limit else None)
 
 
-def check_limit(limit: int) -> int:
-    """Return a limit, capped at the number of messages that a branch can have."""
-    if type(limit) is not int or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidValue(f"limit must be a non-negative integer, got {format_value(limit)}.")
-    return min(limit, LAST_POSITION)
-
-
-def _read_backward(
-    scope: Scope, session: str, before: MessageId | None, limit: int, deleted: bool
-) -> Steps[MessagePage]:
-    if before is None and (newest_page := (yield from _read_newest(scope, session, limit, deleted))) is not None:
+def _read_last(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage]:
+    newest_page = yield from read_newest(scope, session, limit, deleted)
+    if newest_page is not None:
         return newest_page
-    current = yield from sessions.find(scope, session)
-    spans = yield from read_path(current.head)
-    end = _last_position(session, spans) if before is None else min(parse_message_id(before)[1] - 1, LAST_POSITION)
-    batch: list[Message] = []
-    for span in spans:
-        remaining = limit - len(batch)
-        high = min(span.high, end)
-        if remaining > 0 and span.low < high:
-            part = yield from read_span(scope, MESSAGES_BACKWARD, span, span.low, high, remaining, deleted)
-            batch = part[::-1] + batch
-    more = batch[0].position if batch and len(batch) == limit else None
-    return MessagePage(batch, current.head, end, more)
+    return (yield from _read_page(scope, session, PageRequest(limit=limit, backward=True), None, deleted))
 
 
-def _read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
+def read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[MessagePage | None]:
     """Read the last messages of a path if its head branch contains all of them; otherwise return None."""
     if not session_ids.is_possible_id(session):
         return None
@@ -415,7 +450,7 @@ def _read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps
     newest = _newest_from_rows(rows, limit)
     if newest is None:
         return None
-    return _newest_page(newest, (yield from _decode_rows(scope, newest.number, newest.rows)), limit)
+    return _newest_page(newest, (yield from decode_rows(scope, newest.number, newest.rows)), limit)
 
 
 def read_span(
@@ -429,10 +464,10 @@ def read_span(
 ) -> Steps[list[Message]]:
     """Read messages of a span, after `low` and up to `high`, in the order of the query."""
     rows = yield from fetch_tuples(query, branch=span.branch, low=low, high=high, limit=limit, deleted=deleted)
-    return (yield from _decode_rows(scope, span.number, rows))
+    return (yield from decode_rows(scope, span.number, rows))
 
 
-def _decode_rows(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
+def decode_rows(scope: Scope, number: int, rows: list[Row]) -> Steps[list[Message]]:
     """Return the messages of rows, with their blob payloads."""
     if has_blobs(rows):
         return (yield from _decode_with_payloads(scope, number, rows))
@@ -479,14 +514,28 @@ def read_at(scope: Scope, branch: int, number: int, position: int, *, lock: bool
     return None if row is None else (yield from _decode_with_payloads(scope, number, [row]))[0]
 
 
-def get(scope: Scope, session: str, name: MessageId) -> Operation[Message]:
-    """Read one message, deleted or not."""
+def get(scope: Scope, session: str, name: MessageId | None = None, key: str | None = None) -> Operation[Message]:
+    """Read one message, deleted or not, by its id or by the caller's key."""
+    if (name is None) == (key is None):
+        raise InvalidValue("message() needs either an id or a key.")
+    if key is not None:
+        return Operation(_get_by_key, scope, session, validation.check_message_key(key), writes=False)
     return Operation(_get, scope, session, name, writes=False)
 
 
 def _get(scope: Scope, session: str, name: MessageId) -> Steps[Message]:
     current = yield from sessions.find(scope, session)
     return (yield from find_message(scope, session, current, name))[1]
+
+
+def _get_by_key(scope: Scope, session: str, key: str) -> Steps[Message]:
+    from recollect.storage import message_keys  # noqa: PLC0415  only for a key
+
+    current = yield from sessions.find(scope, session)
+    span = yield from message_keys.find_in_session(session, current, key)
+    message = yield from read_at(scope, span.branch, span.number, span.high)
+    assert message is not None
+    return message
 
 
 def find_message(
@@ -498,26 +547,6 @@ def find_message(
     if message is None:
         raise MessageNotFound(session=session, message=display_message_id(name))
     return span, message
-
-
-def set_deleted(scope: Scope, session: str, name: MessageId, *, deleted: bool) -> Operation[Message]:
-    """Mark a message as deleted, or restore it, in every fork that shares it."""
-    return Operation(_set_deleted, scope, session, name, deleted)
-
-
-def _set_deleted(scope: Scope, session: str, name: MessageId, deleted: bool) -> Steps[Message]:
-    current = yield from sessions.find(scope, session)
-    span, message = yield from find_message(scope, session, current, name, lock=True)
-    if (message.deleted_at is not None) == deleted:
-        return message
-    stamp = scope.now if deleted else None
-    yield from execute("message_mark_deleted", branch=span.branch, position=span.high, deleted_at=stamp)
-    sign = -1 if deleted else 1
-    change = CountChange(
-        sign, sign * message.tokens, sign * (message.input_tokens or 0), sign * (message.output_tokens or 0)
-    )
-    yield from adjust_counts(scope, current.tree, span.branch, span.high, change)
-    return msgspec.structs.replace(message, deleted_at=stamp)
 
 
 class CountChange(NamedTuple):
@@ -543,10 +572,21 @@ SESSIONS_OF_TREE = Query("sessions_of_tree", TreeSessionRow)
 
 def adjust_counts(scope: Scope, tree: int, branch: int, position: int, change: CountChange) -> Steps[None]:
     """Change the counts of every session whose active path contains a message."""
+    yield from adjust_all_counts(scope, tree, [(branch, position, change)])
+
+
+def adjust_all_counts(scope: Scope, tree: int, changes: Sequence[tuple[int, int, CountChange]]) -> Steps[None]:
+    """Change the counts of the sessions whose active path contains some of the messages, each a branch and position."""
     for row in (yield from fetch_all(SESSIONS_OF_TREE, tree=tree)):
         spans = yield from read_path(row.head)
-        if any(span.branch == branch and span.low < position <= span.high for span in spans):
-            yield from execute("session_change", session=row.session, now=scope.now, **change._asdict())
+        path_changes = [
+            change
+            for branch, position, change in changes
+            if any(span.branch == branch and span.low < position <= span.high for span in spans)
+        ]
+        if path_changes:
+            total = CountChange(*map(sum, zip(*path_changes, strict=True)))
+            yield from execute("session_change", session=row.session, now=scope.now, **total._asdict())
 
 
 class PathTotals(NamedTuple):
@@ -614,7 +654,8 @@ def _whole_range(session: Any) -> PathRange:
     if isinstance(session, str):
         return PathRange(validation.check_string("session id", session))
     try:
-        id, deleted_at = session.id, session.deleted_at
+        info: SessionInfo = session if isinstance(session, SessionInfo) else session.info
+        id, deleted_at = info.id, info.deleted_at_ms
     except Exception as error:
         raise InvalidValue(f"sessions must hold sessions or ids, got {format_value(session)}.") from error
     return PathRange(validation.check_string("session id", id), deleted_at)
@@ -624,6 +665,36 @@ def _count_shown_in_batches(scope: Scope, ranges: Sequence[PathRange]) -> Plan[l
     counts: list[int] = []
     for start in range(0, len(ranges), _COUNT_BATCH):
         counts += yield count_shown(scope, ranges[start : start + _COUNT_BATCH])
+    return counts
+
+
+def count_shown_of_ranges(scope: Scope, session: str, ranges: Sequence[tuple[int, int | None]]) -> Operation[list[int]]:
+    """Count the messages of position ranges of a session's active path that are not tool steps.
+
+    Each range is a pair: after a position, and up to one; None is the end. Raise SessionNotFound if the session is
+    missing.
+    """
+    if isinstance(ranges, str | bytes) or not isinstance(ranges, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidValue(f"ranges must be a list of pairs of positions, got {format_value(ranges)}.")
+    path_ranges = [_check_range(session, item) for item in ranges]
+    return Operation(_count_shown_of_ranges, scope, session, path_ranges, writes=False)
+
+
+def _check_range(session: str, item: Any) -> PathRange:
+    match item:
+        case (int(after), int() | None as until) if after >= 0 and (until is None or until >= 0):
+            return PathRange(session, None, after, LAST_POSITION if until is None else min(until, LAST_POSITION))
+        case _:
+            raise InvalidValue(
+                f"A range must be a pair of positions (after, until), until may be None, got {format_value(item)}."
+            )
+
+
+def _count_shown_of_ranges(scope: Scope, session: str, ranges: Sequence[PathRange]) -> Steps[list[int]]:
+    yield from sessions.find(scope, session)
+    counts: list[int] = []
+    for start in range(0, len(ranges), _COUNT_BATCH):
+        counts += yield from _count_shown(scope, ranges[start : start + _COUNT_BATCH])
     return counts
 
 
@@ -653,7 +724,7 @@ def count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Operation[list[int
 def _count_shown(scope: Scope, ranges: Sequence[PathRange]) -> Steps[list[int]]:
     counts = [0] * len(ranges)
     indexes = [index for index, item in enumerate(ranges) if session_ids.is_possible_id(item.id)]
-    text = json.encode([ranges[index] for index in indexes])
+    text = json.encode([ranges[index]._replace(id=json.escape_nul(ranges[index].id)) for index in indexes])
     for row in (yield from fetch_all(MESSAGES_SHOWN, owner=scope.owner, ranges=text)):
         counts[indexes[row.range_number]] += row.messages
     return counts
@@ -668,26 +739,3 @@ def _count_shown_by_branch(scope: Scope, session: str) -> Steps[dict[int, int]]:
     current = yield from sessions.find(scope, session)
     rows = yield from fetch_all(MESSAGES_SHOWN_BY_BRANCH, session=current.session)
     return {row.number: row.messages for row in rows}
-
-
-def set_pinned(scope: Scope, session: str, name: MessageId, *, pinned: bool) -> Operation[Message]:
-    """Pin or unpin a message, in every fork that shares it."""
-    return Operation(_set_pinned, scope, session, name, pinned)
-
-
-def _set_pinned(scope: Scope, session: str, name: MessageId, pinned: bool) -> Steps[Message]:
-    current = yield from sessions.find(scope, session)
-    span, message = yield from find_message(scope, session, current, name, lock=True)
-    if message.pinned == pinned:
-        return message
-    metadata = {key: value for key, value in (message.metadata or {}).items() if key != "pinned"}
-    if pinned:
-        metadata["pinned"] = True
-    text = json.encode(metadata) if metadata else None
-    yield from execute("message_set_metadata", branch=span.branch, position=span.high, metadata=text)
-    if pinned:
-        yield from execute_many("pin_insert", [(span.branch, span.high)])
-    elif message.role != "system":
-        yield from execute("pin_delete", branch=span.branch, position=span.high)
-    yield from adjust_counts(scope, current.tree, span.branch, span.high, CountChange(0, 0, 0, 0))
-    return msgspec.structs.replace(message, metadata=metadata or None)

@@ -53,6 +53,8 @@ class Operation(Generic[T]):
     - `writes`: False if it only reads.
     - `session`: the id of the session whose rows it is confined to, besides shared blobs. Such operations of different
       sessions can share a transaction. None if it may touch others.
+    - `latest`: True if it only reads and must see the latest commits of all processes, so that a copy of the database
+      which may lag behind cannot answer it.
     - `deletion`: what it deletes.
     - `removes_from_index`: a damaged search index must not stop it. The store then clears the index and runs it again.
     - `fast` and `finish`: a request for a fast path (storage/fast_paths.py), and the function that makes the result of
@@ -60,7 +62,7 @@ class Operation(Generic[T]):
     """
 
     __slots__ = (
-        "args", "deletion", "fast", "finish", "removes_from_index", "session", "steps", "writes",
+        "args", "deletion", "fast", "finish", "latest", "removes_from_index", "session", "steps", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +75,7 @@ class Operation(Generic[T]):
         finish: Callable[[Any, Any], T | None] | None = None,
         deletion: Deletion = Deletion.NOTHING,
         removes_from_index: bool = False,
+        latest: bool = False,
     ) -> None:
         self.steps = steps
         self.args = args
@@ -82,6 +85,7 @@ class Operation(Generic[T]):
         self.finish = finish
         self.deletion = deletion
         self.removes_from_index = removes_from_index
+        self.latest = latest
 
     def start(self) -> Steps[T]:
         """Return a new generator."""

@@ -10,7 +10,7 @@ from recollect.model.message import Message
 from recollect.storage.operation import Query, Steps, fetch_all
 
 MessageId = str | int | Message
-"""A message, its id ("1.17"), or its position on the active path."""
+"""A message of a session: its id (`"1.2"`), an `int` position on the active path, or a [Message]."""
 
 _MAX_DIGITS = 1_000
 """Digits of a branch number or position in an id. Longer texts are rejected before int(), which is quadratic."""
@@ -61,6 +61,16 @@ class SessionBranchRow(NamedTuple):
     created_at: int
 
 
+class TreeBranchRow(NamedTuple):
+    """A branch of a tree; `session` and `parent` are keys."""
+
+    key: int
+    number: int
+    session: int | None
+    parent: int | None
+    fork_at: int
+
+
 class PathSpan(NamedTuple):
     """A span of a path: the positions of one branch after `low`, up to `high`."""
 
@@ -76,6 +86,7 @@ BRANCH_INSERT = Query("branch_insert", BranchKeyRow)
 BRANCH_GET = Query("branch_get", BranchRow)
 BRANCH_BY_NUMBER = Query("branch_by_number", BranchRow)
 BRANCHES_OF_SESSION = Query("branches_of_session", SessionBranchRow)
+BRANCHES_OF_TREE = Query("branches_of_tree", TreeBranchRow)
 BRANCH_PATH = Query("branch_path", PathSpan)
 
 
@@ -90,10 +101,16 @@ def parse_message_id(name: Any) -> tuple[int | None, int]:
         return name.branch, name.position
     if type(name) is int and 0 <= name < 10**_MAX_DIGITS:
         return None, name
-    branch, dot, position = name.partition(".") if isinstance(name, str) else ("", "", "")
-    if dot and _is_number(branch) and _is_number(position):
+    if isinstance(name, str) and is_message_id(name):
+        branch, _, position = name.partition(".")
         return int(branch), int(position)
     raise InvalidValue(f"{format_value(name)} is not a message id. An id is a branch and a position, such as '1.17'.")
+
+
+def is_message_id(text: str) -> bool:
+    """Return whether a text has the form of a message id."""
+    branch, dot, position = text.partition(".")
+    return bool(dot) and _is_number(branch) and _is_number(position)
 
 
 def _is_number(text: str) -> bool:
@@ -110,16 +127,37 @@ def find_span(session: str, head: int, session_key: int, name: MessageId) -> Ste
 
     Raise MessageNotFound if the session has no such position.
     """
-    number, position = parse_message_id(name)
-    if position > LAST_POSITION or (number or 0) > MAX_BRANCH_NUMBER:
-        raise MessageNotFound(session=session, message=display_message_id(name))
-    span = _span_at(number, position, (yield from read_path(head)))
-    if span is None and number is not None:
-        for branch in (yield from fetch_all(BRANCHES_OF_SESSION, session=session_key)):
-            span = span or _span_at(number, position, (yield from read_path(branch.key)))
-    if span is None:
-        raise MessageNotFound(session=session, message=display_message_id(name))
-    return span
+    return (yield from find_spans(session, head, session_key, [name]))[0]
+
+
+def find_spans(session: str, head: int, session_key: int, names: Sequence[MessageId]) -> Steps[list[PathSpan]]:
+    """Return for each message the span that ends with it, and read the paths only once."""
+    spans: list[PathSpan] = []
+    head_path: list[PathSpan] | None = None
+    other_paths: list[PathSpan] | None = None
+    for name in names:
+        number, position = parse_message_id(name)
+        if position > LAST_POSITION or (number or 0) > MAX_BRANCH_NUMBER:
+            raise MessageNotFound(session=session, message=display_message_id(name))
+        if head_path is None:
+            head_path = yield from read_path(head)
+        span = _span_at(number, position, head_path)
+        if span is None and number is not None:
+            if other_paths is None:
+                other_paths = yield from _read_paths_of_session(session_key)
+            span = _span_at(number, position, other_paths)
+        if span is None:
+            raise MessageNotFound(session=session, message=display_message_id(name))
+        spans.append(span)
+    return spans
+
+
+def _read_paths_of_session(session_key: int) -> Steps[list[PathSpan]]:
+    """Return the spans of the paths of all branches of a session."""
+    spans: list[PathSpan] = []
+    for branch in (yield from fetch_all(BRANCHES_OF_SESSION, session=session_key)):
+        spans += yield from read_path(branch.key)
+    return spans
 
 
 def _span_at(number: int | None, position: int, spans: Sequence[PathSpan]) -> PathSpan | None:

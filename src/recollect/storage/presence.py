@@ -1,43 +1,25 @@
 """Presence: who is attached to a session.
 
-Each attachment is a row among the settings, written on arrival and deleted on departure. Messages and turns do not
+Each attachment is a record of the store, written on arrival and deleted on departure. Messages and turns do not
 depend on it, so it costs them nothing. A process of this machine that died is detected by its process id; one of
 another machine by its silence for TIMEOUT seconds.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from recollect.errors import InvalidValue, format_value
 from recollect.model import json, validation
+from recollect.model.record import check_new_key
 from recollect.model.session import ArriveResult, Presence
-from recollect.storage import leases, sessions
-from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_all, fetch_one
+from recollect.storage import leases, records, sessions
+from recollect.storage.operation import Operation, Scope, Steps, fetch_all
 
 TIMEOUT = 15 * 60
 """Seconds without stay() after which a presence of another machine counts as gone: its process cannot be checked."""
 
-_KEY_PREFIX, _KEY_END = "presence:", "presence;"
 _MAX_SURFACE_LENGTH = 40  # characters, so that it fits into a line of a list
-
-
-class SettingRow(NamedTuple):
-    """A setting; the value is JSON."""
-
-    key: str
-    value: str
-    updated_at: int
-
-
-class SettingKeyRow(NamedTuple):
-    """The key of a setting that exists."""
-
-    key: str
-
-
-_SETTINGS_BETWEEN = Query("settings_between", SettingRow)
-_SETTING_TOUCH = Query("setting_touch", SettingKeyRow)
 
 
 def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool = False) -> Operation[ArriveResult]:
@@ -52,7 +34,7 @@ def arrive(scope: Scope, session: str, id: str, surface: str, *, take_over: bool
             f"surface must be a word such as terminal or web, with at most {_MAX_SURFACE_LENGTH} characters, "
             f"got {format_value(surface)}."
         )
-    validation.check_text("id", id)
+    check_new_key("id", id)
     return Operation(_arrive, scope, session, id, surface, validation.check_flag("take_over", take_over))
 
 
@@ -62,13 +44,11 @@ def _arrive(scope: Scope, session: str, id: str, surface: str, take_over: bool) 
     alive = [other for other in presences if not _is_gone(scope, other)]
     for dead in presences:
         if dead not in alive:
-            yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + dead.id)
+            yield from records.delete_own(scope, records.PRESENCE_KIND, dead.id)
     others = [other for other in alive if other.session == session and other.id != id]
-    since = next((other.since_at for other in alive if other.session == session and other.id == id), scope.now)
+    since = next((other.since_at_ms for other in alive if other.session == session and other.id == id), scope.now)
     plain = {"session": session, "surface": surface, "holder": scope.holder, "since": since}
-    yield from execute(
-        "setting_set", owner=scope.owner, key=f"{_KEY_PREFIX}{id}", value=json.encode(plain), now=scope.now
-    )
+    yield from records.put_own(scope, records.PRESENCE_KIND, id, json.encode(plain))
     others += yield from _turn_holders(
         scope, session, current.session, {scope.holder, *(other.holder for other in others)}
     )
@@ -79,7 +59,7 @@ def _arrive(scope: Scope, session: str, id: str, surface: str, take_over: bool) 
 
 def _remove_others(scope: Scope, session: int, others: list[Presence]) -> Steps[None]:
     for other in others:
-        yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + other.id)
+        yield from records.delete_own(scope, records.PRESENCE_KIND, other.id)
     for branch in (yield from fetch_all(leases.BRANCHES_OPEN, session=session)):
         yield from leases.take_over_turn(scope, session, branch.key, branch.open_turn)
     # Watchers then read the session again, and find that their presence was removed.
@@ -96,7 +76,7 @@ def _present(scope: Scope, session: str) -> Steps[list[Presence]]:
     presences = yield from _read_all(scope)
     present = [other for other in presences if other.session == session and not _is_gone(scope, other)]
     present += yield from _turn_holders(scope, session, current.session, {other.holder for other in present})
-    return sorted(present, key=lambda other: other.since_at)
+    return sorted(present, key=lambda other: other.since_at_ms)
 
 
 def stay(scope: Scope, id: str) -> Operation[bool]:
@@ -106,9 +86,7 @@ def stay(scope: Scope, id: str) -> Operation[bool]:
 
 
 def _stay(scope: Scope, id: str) -> Steps[bool]:
-    return (
-        yield from fetch_one(_SETTING_TOUCH, owner=scope.owner, key=f"{_KEY_PREFIX}{id}", now=scope.now)
-    ) is not None
+    return (yield from records.touch_own(scope, records.PRESENCE_KIND, id))
 
 
 def leave(scope: Scope, id: str) -> Operation[None]:
@@ -118,34 +96,34 @@ def leave(scope: Scope, id: str) -> Operation[None]:
 
 
 def _leave(scope: Scope, id: str) -> Steps[None]:
-    yield from execute("setting_delete", owner=scope.owner, key=f"{_KEY_PREFIX}{id}")
+    yield from records.delete_own(scope, records.PRESENCE_KIND, id)
 
 
 def delete_for_sessions(scope: Scope, ids: list[str]) -> Steps[None]:
     """Delete the presences in erased sessions."""
     for entry in (yield from _read_all(scope)):
         if entry.session in ids:
-            yield from execute("setting_delete", owner=scope.owner, key=_KEY_PREFIX + entry.id)
+            yield from records.delete_own(scope, records.PRESENCE_KIND, entry.id)
 
 
 def _read_all(scope: Scope) -> Steps[list[Presence]]:
-    rows = yield from fetch_all(_SETTINGS_BETWEEN, owner=scope.owner, low=_KEY_PREFIX, high=_KEY_END)
+    rows = yield from records.list_own(scope, records.PRESENCE_KIND)
     presences = [_presence_from_row(row) for row in rows]
     return [entry for entry in presences if entry is not None]
 
 
-def _presence_from_row(row: SettingRow) -> Presence | None:
-    """Return the presence of a setting, or None: a program may have stored another value under such a key."""
-    plain: Any = json.decode(row.value)
+def _presence_from_row(row: records.KeyedRecordRow) -> Presence | None:
+    """Return a presence, or None: in older versions, a program could store another value under its key."""
+    plain: Any = None if row.value is None else json.decode(row.value)
     match plain:
         case {"session": str(session), "surface": str(surface), "holder": str(holder), "since": int(since)}:
             return Presence(
-                id=row.key.removeprefix(_KEY_PREFIX),
+                id=row.key.decode(),
                 session=session,
                 surface=surface,
                 holder=holder,
-                since_at=since,
-                seen_at=max(since, row.updated_at),
+                since_at_ms=since,
+                seen_at_ms=max(since, row.updated_at),
             )
         case _:
             return None
@@ -157,7 +135,7 @@ def _is_gone(scope: Scope, presence: Presence) -> bool:
     machine, *process = presence.holder.rsplit(":", 2)
     # is_gone() has tested the processes of this machine. For all others, only the time since their last stay() counts.
     is_local = all(process) and machine == scope.holder.rsplit(":", 2)[0]
-    return not is_local and presence.seen_at + TIMEOUT * 1000 <= scope.now
+    return not is_local and presence.seen_at_ms + TIMEOUT * 1000 <= scope.now
 
 
 def _turn_holders(scope: Scope, session: str, key: int, holders: set[str]) -> Steps[list[Presence]]:
@@ -169,6 +147,8 @@ def _turn_holders(scope: Scope, session: str, key: int, holders: set[str]) -> St
             id = f"turn {branch.number}.{branch.open_turn}"
             since = live.since
             presences.append(
-                Presence(id=id, session=session, surface="program", holder=live.name, since_at=since, seen_at=scope.now)
+                Presence(
+                    id=id, session=session, surface="program", holder=live.name, since_at_ms=since, seen_at_ms=scope.now
+                )
             )
     return presences

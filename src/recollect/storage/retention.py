@@ -20,7 +20,7 @@ from recollect.model.reports import PrunedSession, PruneReason, PruneReport
 from recollect.model.times import DurationLike
 from recollect.model.tokens import estimate_tokens
 from recollect.model.value import format_iso
-from recollect.storage import leases, messages, paths, presence, search, sessions
+from recollect.storage import edits, leases, messages, originals, paths, presence, search, sessions
 from recollect.storage.operation import (
     Deletion,
     Operation,
@@ -33,18 +33,9 @@ from recollect.storage.operation import (
     fetch_all,
     fetch_one,
 )
+from recollect.storage.row_stream import VERSIONS_OF_SPAN
 
 FORK_POLICIES = ("refuse", "keep", "erase")
-
-
-class TreeBranchRow(NamedTuple):
-    """A branch of a tree; `session` and `parent` are keys."""
-
-    key: int
-    number: int
-    session: int | None
-    parent: int | None
-    fork_at: int
 
 
 class BlobListRow(NamedTuple):
@@ -110,7 +101,6 @@ class BlobTotalRow(NamedTuple):
     bytes: int
 
 
-_BRANCHES_OF_TREE = Query("branches_of_tree", TreeBranchRow)
 _MESSAGES_BLOBS = Query("messages_blobs", BlobListRow)
 _SESSIONS_OVER_LIMIT = Query("sessions_over_limit", SelectedSessionRow)
 _SESSIONS_UNPINNED = Query("sessions_unpinned", SelectedSessionRow)
@@ -131,17 +121,23 @@ class ErasedSessions(NamedTuple):
 
 
 def erase_session(
-    scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | None = None
+    scope: Scope, session: str, *, forks: str = "refuse", deleted: bool | None = None, expected: int | None = None
 ) -> Operation[ErasedSessions]:
     """Erase a session, and every branch that no other session reaches.
 
     `deleted` is True for a session in the trash, False for one that is not; None prefers one that is not in the trash.
+    Raise StaleRevision if its revision is not `expected`.
     """
     validation.check_choice("forks", forks, FORK_POLICIES)
-    return Operation(_erase_session, scope, session, forks, deleted, deletion=Deletion.CONTENT, removes_from_index=True)
+    validation.check_integer("expected", expected)
+    return Operation(
+        _erase_session, scope, session, forks, deleted, expected, deletion=Deletion.CONTENT, removes_from_index=True
+    )
 
 
-def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None) -> Steps[ErasedSessions]:
+def _erase_session(
+    scope: Scope, session: str, forks: str, deleted: bool | None, expected: int | None
+) -> Steps[ErasedSessions]:
     row = None if deleted is True else (yield from sessions.find_live_row(scope, session))
     if row is None and deleted is not False:
         row = yield from sessions.find_trashed_row(scope, session)
@@ -150,7 +146,8 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
     if row is None:
         raise SessionNotFound(session=session)
     current = sessions.stored_from_row(row)
-    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
+    sessions.check_revision(current, expected)
+    branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
     names: dict[int, str] = {
         row.session: row.id for row in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=current.tree))
     }
@@ -161,7 +158,7 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
     yield from _interrupt_turns(scope, branches, erased_keys)
     for key in sorted(erased_keys):
         yield from search.remove_title(key)
-        yield from execute("session_delete", session=key)
+        yield from _delete_session(scope, key, names[key])
     yield from _delete_unreachable(scope, current.tree, branches, erased_keys)
     erased_ids = [names[key] for key in sorted(erased_keys)]
     yield from presence.delete_for_sessions(scope, erased_ids)
@@ -170,23 +167,31 @@ def _erase_session(scope: Scope, session: str, forks: str, deleted: bool | None)
 
 def erase_stored(scope: Scope, current: sessions.StoredSession) -> Steps[None]:
     """Erase a session whose row was read; forks keep the past that they share."""
-    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
+    branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
     yield from _interrupt_turns(scope, branches, {current.session})
     yield from search.remove_title(current.session)
-    yield from execute("session_delete", session=current.session)
+    yield from _delete_session(scope, current.session, current.value.id)
     yield from _delete_unreachable(scope, current.tree, branches, {current.session})
     yield from presence.delete_for_sessions(scope, [current.value.id])
 
 
+def _delete_session(scope: Scope, session: int, id: str) -> Steps[None]:
+    """Delete the row of a session and the rows that only it has, but no messages."""
+    yield from originals.bury(scope, session, id)
+    yield from execute("session_delete", session=session)
+    # Afterwards: a writer of a record keeps the row of the session from being deleted until the record is committed.
+    yield from execute("records_erase", owner=scope.owner, session=session)
+
+
 def unshared_positions(current: sessions.StoredSession) -> Steps[dict[int, int]]:
     """Return for each branch of a session the position after which its messages are not shared with another session."""
-    branches = yield from fetch_all(_BRANCHES_OF_TREE, tree=current.tree)
+    branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
     reachable = _reachable_positions(branches, {current.session})
     own = (branch for branch in branches if branch.session == current.session)
     return {branch.key: reachable.get(branch.key) or 0 for branch in own}
 
 
-def _dependent_sessions(branches: list[TreeBranchRow], session: int) -> set[int]:
+def _dependent_sessions(branches: list[paths.TreeBranchRow], session: int) -> set[int]:
     """Return the sessions whose path contains branches of this one."""
     by_key = {branch.key: branch for branch in branches}
     dependents: set[int] = set()
@@ -201,7 +206,7 @@ def _dependent_sessions(branches: list[TreeBranchRow], session: int) -> set[int]
     return dependents - {session}
 
 
-def _interrupt_turns(scope: Scope, branches: list[TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
+def _interrupt_turns(scope: Scope, branches: list[paths.TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
     """Interrupt the open turns of erased sessions: forks may keep their messages, and no holder will end them."""
     for branch in branches:
         if branch.session in erased_keys:
@@ -210,7 +215,9 @@ def _interrupt_turns(scope: Scope, branches: list[TreeBranchRow], erased_keys: s
                 yield from leases.interrupt_turn(scope, branch.session, branch.key, row.open_turn)
 
 
-def _delete_unreachable(scope: Scope, tree: int, branches: list[TreeBranchRow], erased_keys: set[int]) -> Steps[None]:
+def _delete_unreachable(
+    scope: Scope, tree: int, branches: list[paths.TreeBranchRow], erased_keys: set[int]
+) -> Steps[None]:
     """Delete what no session reaches: branches, and the ends of branches after their last fork."""
     reachable = _reachable_positions(branches, erased_keys)
     for branch in sorted(branches, key=lambda item: item.key, reverse=True):
@@ -220,7 +227,7 @@ def _delete_unreachable(scope: Scope, tree: int, branches: list[TreeBranchRow], 
     yield from execute("tree_delete", tree=tree)
 
 
-def _reachable_positions(branches: list[TreeBranchRow], erased_keys: set[int]) -> dict[int, int | None]:
+def _reachable_positions(branches: list[paths.TreeBranchRow], erased_keys: set[int]) -> dict[int, int | None]:
     """Return up to which position the remaining sessions reach into each branch; None: all of it."""
     reachable: dict[int, int | None] = {}
     # A child has a higher key than its parent, so descending order visits children first.
@@ -233,14 +240,23 @@ def _reachable_positions(branches: list[TreeBranchRow], erased_keys: set[int]) -
     return reachable
 
 
-def _truncate_branch(scope: Scope, branch: TreeBranchRow, branches: list[TreeBranchRow], cut: int) -> Steps[None]:
+def _truncate_branch(
+    scope: Scope, branch: paths.TreeBranchRow, branches: list[paths.TreeBranchRow], cut: int
+) -> Steps[None]:
     """Delete the messages of a branch after a position, and the branch if nothing of it remains."""
     yield from search.truncate_branch(scope, branch.key, cut)
     rows = yield from fetch_all(_MESSAGES_BLOBS, branch=branch.key, low=cut, high=paths.LAST_POSITION)
     blob_keys = [(scope.owner, name) for row in rows for name in json.decode(row.blobs)]
     yield from execute_many("blob_release", blob_keys)
     yield from execute_many("blob_delete_unused", blob_keys)
-    for query in ("messages_erase", "turns_erase", "tool_calls_erase", "tool_calls_reopen", "pins_erase"):
+    for query in (
+        "messages_erase",
+        "message_versions_erase",
+        "turns_erase",
+        "tool_calls_erase",
+        "tool_calls_reopen",
+        "pins_erase",
+    ):
         yield from execute(query, branch=branch.key, low=cut)
     yield from execute("compactions_erase", branch=branch.key)  # a fork has its own
     if cut == 0:
@@ -315,7 +331,7 @@ def _trim_session(
 ) -> Steps[_TrimProgress]:
     """Delete the oldest turns, a page at a time. In a dry run, `counted_messages` were counted so far."""
     current = yield from _read_idle_session(scope, key)
-    if current is None or current.value.pinned_at is not None:
+    if current is None or current.value.pinned_at_ms is not None:
         return _TrimProgress(0, None)
     excess = current.value.message_count - counted_messages - max_messages
     spans = yield from paths.read_path(current.head)
@@ -341,7 +357,7 @@ def _trim_session(
 def _read_idle_session(scope: Scope, key: int) -> Steps[sessions.StoredSession | None]:
     """Return a session that is not in the trash and has no live turn, or None."""
     current = yield from sessions.find_by_key(key)
-    if current is None or current.value.deleted_at is not None:
+    if current is None or current.value.deleted_at_ms is not None:
         return None
     return None if current.open_turns and (yield from leases.has_live_turn(scope, key)) else current
 
@@ -438,6 +454,8 @@ def _drop_outputs(
         outputs, size = outputs + report.outputs, size + report.bytes
         if report.outputs and not dry_run:
             yield from _rewrite_message(scope, current, row.branch, message, parts)
+        report = yield from _drop_version_outputs(scope, row.branch, message, min_bytes, dry_run)
+        outputs, size = outputs + report.outputs, size + report.bytes
     last = (rows[-1].branch, rows[-1].position) if len(rows) == _OUTPUT_PAGE_SIZE else None
     return DroppedOutputs(outputs, size), last
 
@@ -482,18 +500,40 @@ def _rewrite_message(
     tokens = max(item.tokens, message.tokens - estimate_tokens(message.parts) + item.tokens)
     row = yield from fetch_one(messages.MESSAGE_GET, branch=branch, position=message.position)
     assert row is not None
-    blob_keys = [(scope.owner, name) for name in messages.blob_names(row) or () if name not in item.payloads]
+    blob_names = [name for name in messages.blob_names(row) or () if name not in item.payloads]
     yield from search.invalidate_message(scope, branch, message.position)
     yield from execute(
         "message_replace_parts", branch=branch, position=message.position, parts=columns["parts"], tokens=tokens,
-        blobs=columns["blobs"],
+        blobs=columns["blobs"], edited_at=edits.next_edit(scope, message),
     )  # fmt: skip
-    yield from execute_many("blob_release", blob_keys)
-    yield from execute_many("blob_delete_unused", blob_keys)
-    if message.deleted_at is None:
+    yield from edits.release_blobs(scope, blob_names)
+    yield from originals.drop_originals(scope, current.tree)
+    if message.deleted_at_ms is None:
         change = messages.CountChange(0, tokens - message.tokens, 0, 0)
         yield from messages.adjust_counts(scope, current.tree, branch, message.position, change)
     yield from leases.raise_revision(scope, current.session)
+
+
+def _drop_version_outputs(
+    scope: Scope, branch: int, message: Message, min_bytes: int, dry_run: bool
+) -> Steps[DroppedOutputs]:
+    """Replace large tool outputs in the earlier versions of a message."""
+    reports: list[DroppedOutputs] = []
+    versions = yield from fetch_all(VERSIONS_OF_SPAN, branch=branch, low=message.position - 1, high=message.position)
+    for version in versions:
+        old = (yield from edits.decode_versions(scope, message, [version]))[0]
+        parts, report = _replace_outputs(old, min_bytes, scope.now)
+        if report.outputs and not dry_run:
+            item = messages.encode_draft(Draft(role=old.role, parts=parts), scope.now)
+            columns = dict(zip(messages.MESSAGE_COLUMNS, item.columns, strict=True))
+            yield from execute(
+                "message_version_rewrite", branch=branch, position=message.position, version=version.version,
+                parts=columns["parts"], tokens=columns["tokens"], blobs=columns["blobs"],
+            )  # fmt: skip
+            released_names = [name for name in version.blob_names if name not in item.payloads]
+            yield from edits.release_blobs(scope, released_names)
+        reports.append(report)
+    return DroppedOutputs(sum(report.outputs for report in reports), sum(report.bytes for report in reports))
 
 
 _END_OF_TIME = 1 << 62  # milliseconds, later than any stored time
@@ -679,13 +719,13 @@ def _remove_batch(
 
 def _pruned_session(item: _Candidate, reason: PruneReason) -> PrunedSession:
     return PrunedSession(
-        id=item.id, title=item.title, active_at=item.active_at, messages=item.messages, bytes=item.bytes, reason=reason,
-        tool_steps=item.tool_steps,
+        id=item.id, title=item.title, active_at_ms=item.active_at, messages=item.messages, bytes=item.bytes,
+        reason=reason, tool_steps=item.tool_steps,
     )  # fmt: skip
 
 
 def _last_activity(current: sessions.StoredSession) -> int:
-    return max(current.value.active_at, current.value.last_message_at or 0)
+    return max(current.value.active_at_ms, current.value.last_message_at_ms or 0)
 
 
 def _with_delegates(scope: Scope, item: _Candidate) -> Steps[list[sessions.StoredSession]]:
@@ -697,13 +737,13 @@ def _with_delegates(scope: Scope, item: _Candidate) -> Steps[list[sessions.Store
         if current is None:
             return []
         value = current.value
-        if value.deleted_at is not None or value.pinned_at is not None:
+        if value.deleted_at_ms is not None or value.pinned_at_ms is not None:
             return []
         if current.open_turns and (yield from leases.has_live_turn(scope, key)):
             return []
         family.append(current)
         keys += [row.key for row in (yield from fetch_all(_SESSIONS_DELEGATED, session=key))]
-    return family if max(_last_activity(family[0]), family[0].value.updated_at) == item.touched_at else []
+    return family if max(_last_activity(family[0]), family[0].value.updated_at_ms) == item.touched_at else []
 
 
 def _remove_session(scope: Scope, current: sessions.StoredSession, *, erase: bool) -> Steps[None]:

@@ -8,29 +8,27 @@ PAGE_ROWS rows or PAGE_BYTES bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from recollect.errors import SessionNotFound
-from recollect.model import json
+from recollect.model import json, labels
 from recollect.model.message import CallStatus, Role, UnfinishedState
 from recollect.model.session import SnapshotKind
-from recollect.storage import sessions
+from recollect.model.value import json_fields
+from recollect.storage import records, sessions
 from recollect.storage.fast_paths import StoredSessionRow
 from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.messages import BLOB_GET
 from recollect.storage.operation import Operation, Query, Scope, Steps, fetch_all, fetch_one, fetch_tuples
 from recollect.storage.paths import BRANCH_GET, LAST_POSITION
-from recollect.storage.presence import SettingRow
 
 # Bytes and rows per page. They bound the memory of an export and the size of a transaction.
 PAGE_BYTES = 1_000_000
 PAGE_ROWS = 512  # With 256, a copy to a file commits twice as often and takes 8% longer; with 1,024, it is not faster.
-_LIST_ROWS = 64  # blobs, trees, links or settings per query. The rows of about 30 short sessions fill a page.
-
-JOURNAL_KEY = "recollect.copy"
-"""The setting of the target that stores the journal of a copy; it is not copied."""
+_LIST_ROWS = 64  # blobs, trees or links per query. The rows of about 30 short sessions fill a page.
 
 
 class FullMessageRow(NamedTuple):
@@ -52,11 +50,39 @@ class FullMessageRow(NamedTuple):
     native: str | None
     blobs: str | None
     parts: str
+    client_key: str | None
+    edited_at: int | None
     deleted_at: int | None
 
     @property
     def blob_names(self) -> list[str]:
         """The hashes of the blobs that the message refers to."""
+        return [] if self.blobs is None else json.decode(self.blobs)
+
+
+class FullVersionRow(NamedTuple):
+    """All columns of an earlier version of a message, by the position of the message."""
+
+    position: int
+    version: int
+    replaced_at: int
+    role: Role
+    state: UnfinishedState | None
+    tokens: int
+    input_tokens: int | None
+    output_tokens: int | None
+    completed_at: int | None
+    format: str | None
+    model: str | None
+    error: str | None
+    metadata: str | None
+    native: str | None
+    blobs: str | None
+    parts: str
+
+    @property
+    def blob_names(self) -> list[str]:
+        """The hashes of the blobs that the version refers to."""
         return [] if self.blobs is None else json.decode(self.blobs)
 
 
@@ -113,6 +139,26 @@ class KeyRow(NamedTuple):
     position: int
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]  the column name
     created_at: int
+
+
+class FullRecordRow(NamedTuple):
+    """All columns of a keyed record of its session or of the store."""
+
+    kind: str
+    key: bytes
+    revision: int
+    created_at: int
+    updated_at: int
+    value: str | None
+    data: bytes | None
+
+
+class RecordSizeRow(NamedTuple):
+    """The name of a keyed record, and its size in bytes."""
+
+    kind: str
+    key: bytes
+    size: int
 
 
 class BlobRow(NamedTuple):
@@ -195,13 +241,15 @@ BRANCHES_OUTLINE = Query("branches_outline", BranchOutline)
 MESSAGES_SIZES = Query("messages_sizes", MessageSizeRow)
 MESSAGES_ROWS = Query("messages_rows", FullMessageRow)
 MESSAGE_ROW = Query("message_row", FullMessageRow)
+VERSIONS_OF_SPAN = Query("message_versions_of_span", FullVersionRow)
 TOOL_CALLS_OF_SPAN = Query("tool_calls_of_span", FullCallRow)
 PINS_OF_SPAN = Query("pins_of_span", PinRow)
 COMPACTIONS_OUTLINE = Query("compactions_outline", FullCompactionRow)
 SNAPSHOTS_OUTLINE = Query("snapshots_outline", FullSnapshotRow)
 APPENDS_AFTER = Query("appends_after", KeyRow)
 BLOBS_AFTER = Query("blobs_after", BlobRow)
-SETTINGS_AFTER = Query("settings_after", SettingRow)
+_RECORDS_SIZES = Query("records_sizes", RecordSizeRow)
+_RECORDS_ROWS = Query("records_rows", FullRecordRow)
 SESSIONS_LINKED = Query("sessions_linked", ParentRow)
 SESSIONS_WITH_DELETED_PARENT = Query("sessions_with_deleted_parent", DeletedParentRow)
 
@@ -210,10 +258,15 @@ B = TypeVar("B", FullCallRow, FullSnapshotRow, KeyRow)
 _STAGES: dict[str, tuple[Query[Any], str, int | str, Any]] = {
     "blobs": (BLOBS_AFTER, "hash", "", "trees"),
     "trees": (TREES_AFTER, "key", 0, "parents"),
-    "parents": (SESSIONS_LINKED, "session", 0, "settings"),
-    "settings": (SETTINGS_AFTER, "key", "", "end"),
+    "parents": (SESSIONS_LINKED, "session", 0, "records"),
 }
-"""The lists of the stream: the query, the column of the key, the key before the first row, and the next stage."""
+"""The lists of the stream: the query, the column of the key, the key before the first row, and the next stage.
+
+The last stage, "records", reads the records of the store, as the last parts of a tree read those of its sessions.
+"""
+_RecordCursor = tuple[str, str]
+"""The kind and the key of a record."""
+_FIRST_RECORD: _RecordCursor = "", ""
 
 
 class TreeOutline(NamedTuple):
@@ -258,6 +311,7 @@ class BranchItem(NamedTuple):
     pins: Sequence[PinRow]
     compactions: Sequence[FullCompactionRow]
     """They come with the last messages of the branch."""
+    versions: Sequence[FullVersionRow]
 
 
 class SessionItem(NamedTuple):
@@ -268,20 +322,31 @@ class SessionItem(NamedTuple):
     """The index of the session in those of its tree, where several may have the same id."""
     snapshots: Sequence[FullSnapshotRow]
     keys: Sequence[KeyRow]
+    records: Sequence[FullRecordRow]
 
 
-StreamItem = Blob | TreeItem | BranchItem | SessionItem | ParentRow | SettingRow
+class StoreItem(NamedTuple):
+    """Rows that belong to no session."""
+
+    records: Sequence[FullRecordRow]
+
+
+StreamItem = Blob | TreeItem | BranchItem | SessionItem | ParentRow | StoreItem
 """An item of the stream of a whole store, without keys of the store, so that the stream of a copy is the same."""
+
+
+PartKind = Literal["branch", "session", "session records"]
+"""The kinds of parts, in the order of the alphabet and of the stream."""
 
 
 class TreePart(NamedTuple):
     """The rows of a branch or of a session that remain to be read."""
 
-    kind: Literal["branch", "session"]
+    kind: PartKind
     number: int
     """The number of the branch, or the index of the session in those of its tree."""
-    after: int | str | None
-    """The last position or idempotency key that was read; None to omit the idempotency keys of a session."""
+    after: int | str | _RecordCursor | None
+    """The last position, idempotency key or record that was read; None to omit the idempotency keys of a session."""
     session: str
     key: int
     high: int = LAST_POSITION
@@ -298,10 +363,10 @@ class TreeRest(NamedTuple):
 class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A position in the stream of a store, as the journal of a copy stores it."""
 
-    stage: Literal["blobs", "trees", "parents", "settings", "end"] = "blobs"
-    after: int | str | None = None
+    stage: Literal["blobs", "trees", "parents", "records", "end"] = "blobs"
+    after: int | str | _RecordCursor | None = None
     """The key of the last row of the stage; None at its beginning."""
-    part: tuple[Literal["branch", "session"], int, int | str | None] | None = None
+    part: tuple[PartKind, int, int | str | _RecordCursor | None] | None = None
     """The first fields of the part that comes next in the tree `after`; None at the end of the tree."""
 
 
@@ -377,18 +442,47 @@ def _read_rows(query: Query[R], params: dict[str, Any]) -> Steps[list[R]]:
     return (yield from fetch_all(query, **params))
 
 
-def read_rest(rest: TreeRest, *, deleted: bool) -> Operation[StreamPage]:
-    """Read the next page of a tree."""
-    return Operation(_read_rest, rest, deleted, writes=False)
+def read_rest(scope: Scope, rest: TreeRest, *, deleted: bool) -> Operation[StreamPage]:
+    """Read the next page of a tree. Without deleted messages, also without replaced versions."""
+    return Operation(_read_rest, scope, rest, deleted, writes=False)
 
 
-def _read_rest(rest: TreeRest, deleted: bool) -> Steps[StreamPage]:
-    reader = _PageReader()
+def _read_rest(scope: Scope, rest: TreeRest, deleted: bool) -> Steps[StreamPage]:
+    reader = _PageReader(scope)
     return StreamPage(reader.items, (yield from reader.read_rest(rest, deleted=deleted)))
 
 
+class RecordPage(NamedTuple):
+    """A page of keyed records, and the kind and key after which the next page begins."""
+
+    records: list[FullRecordRow]
+    more: _RecordCursor | None
+
+
+def read_records(scope: Scope, session: int, after: _RecordCursor | None) -> Operation[RecordPage]:
+    """Read the next page of the records of a session or of the store: up to PAGE_ROWS rows and about PAGE_BYTES bytes.
+
+    `session` is the key of the session, or records.STORE.
+    """
+    return Operation(_read_records, scope, session, after, writes=False)
+
+
+def _read_records(scope: Scope, session: int, after: _RecordCursor | None) -> Steps[RecordPage]:
+    kind, key = after or _FIRST_RECORD
+    span = {"owner": scope.owner, "session": session, "kind": kind, "key": key.encode(errors="surrogateescape")}
+    sizes = yield from fetch_all(_RECORDS_SIZES, **span, limit=PAGE_ROWS)
+    if not sizes:
+        return RecordPage([], None)
+    total_sizes = accumulate(row.size for row in sizes)
+    count = next((count for count, size in enumerate(total_sizes, 1) if size > PAGE_BYTES), len(sizes))
+    last = sizes[count - 1]
+    rows = yield from fetch_all(_RECORDS_ROWS, **span, last_kind=last.kind, last_key=last.key)
+    has_more = count < len(sizes) or len(sizes) == PAGE_ROWS
+    return RecordPage(rows, (last.kind, last.key.decode(errors="surrogateescape")) if has_more else None)
+
+
 def read_stream(scope: Scope, page: StreamPage) -> Operation[StreamPage]:
-    """Read the page of a whole store that follows another one: blobs, trees, links to parents, settings."""
+    """Read the page of a whole store that follows another one: blobs, trees, links to parents, records."""
     return Operation(_read_stream, scope, page, writes=False)
 
 
@@ -399,7 +493,8 @@ def _read_stream(scope: Scope, page: StreamPage) -> Steps[StreamPage]:
 class _PageReader:
     """Reads rows until they fill a page."""
 
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
         self.items: list[StreamItem] = []
         self._rows = self._bytes = 0
 
@@ -422,8 +517,10 @@ class _PageReader:
                 self._rows += 1  # so that a page of empty parts ends
                 if part.kind == "branch":
                     following = yield from self._read_branch(following, rest.numbers, deleted)
-                else:
+                elif part.kind == "session":
                     following = yield from self._read_session(following, rest.numbers)
+                else:
+                    following = yield from self._read_session_records(following)
         return None
 
     def _read_branch(self, part: TreePart, numbers: Mapping[int, int], deleted: bool) -> Steps[TreePart | None]:
@@ -441,11 +538,12 @@ class _PageReader:
         turns = yield from fetch_all(TURNS_OF_SPAN, **span)
         calls = _with_numbers((yield from fetch_all(TOOL_CALLS_OF_SPAN, **span)), numbers)
         pins = yield from fetch_all(PINS_OF_SPAN, **span)
+        versions = (yield from fetch_all(VERSIONS_OF_SPAN, **span)) if deleted else []
         compactions: list[FullCompactionRow] = []
         if is_last:
             compactions = yield from fetch_all(COMPACTIONS_OUTLINE, branch=part.key, high=part.high)
-        if rows := len(messages) + len(turns) + len(calls) + len(pins) + len(compactions):
-            item = BranchItem(part.session, part.number, messages, turns, calls, pins, compactions)
+        if rows := len(messages) + len(turns) + len(calls) + len(pins) + len(compactions) + len(versions):
+            item = BranchItem(part.session, part.number, messages, turns, calls, pins, compactions, versions)
             self.add(item, rows, sum(len(row.summary) for row in compactions))
         return None if is_last else part._replace(after=span["high"])
 
@@ -459,9 +557,22 @@ class _PageReader:
         if part.after is not None:
             keys = yield from fetch_all(APPENDS_AFTER, session=part.key, after=part.after, limit=PAGE_ROWS)
         if snapshots or keys:
-            item = SessionItem(part.session, part.number, snapshots, _with_numbers(keys, numbers))
+            item = SessionItem(part.session, part.number, snapshots, _with_numbers(keys, numbers), ())
             self.add(item, len(snapshots) + len(keys), sum(len(row.content) for row in snapshots))
         return part._replace(after=keys[-1].key) if len(keys) == PAGE_ROWS else None
+
+    def _read_session_records(self, part: TreePart) -> Steps[TreePart | None]:
+        rows, after = yield from self.read_records(part.key, part.after)
+        if rows:
+            self.items.append(SessionItem(part.session, part.number, (), (), rows))
+        return part._replace(after=after) if after is not None else None
+
+    def read_records(self, session: int, after: Any) -> Steps[RecordPage]:
+        """Read a page of records of a session or of the store, and count its rows and bytes."""
+        page = yield from _read_records(self.scope, session, after)
+        self._rows += len(page.records)
+        self._bytes += sum(len(row.value or "") + len(row.data or b"") for row in page.records)
+        return page
 
 
 def _with_numbers(rows: list[B], numbers: Mapping[int, int]) -> list[B]:
@@ -473,8 +584,7 @@ class _StreamReader(_PageReader):
     """Reads a page of the stream of a store."""
 
     def __init__(self, scope: Scope, page: StreamPage) -> None:
-        super().__init__()
-        self._scope = scope
+        super().__init__(scope)
         _, self._rest, self._position = page
 
     def read(self) -> Steps[StreamPage]:
@@ -482,7 +592,7 @@ class _StreamReader(_PageReader):
         while not self.is_full and self._position.stage in _STAGES:
             query, column, first, next_stage = _STAGES[self._position.stage]
             after = first if self._position.after is None else self._position.after
-            rows = yield from fetch_all(query, owner=self._scope.owner, after=after, limit=_LIST_ROWS)
+            rows = yield from fetch_all(query, owner=self.scope.owner, after=after, limit=_LIST_ROWS)
             for row in rows:
                 self._position = StreamPosition(self._position.stage, getattr(row, column))
                 yield from self._read_row(row)
@@ -491,21 +601,27 @@ class _StreamReader(_PageReader):
             else:
                 if len(rows) < _LIST_ROWS:
                     self._position = StreamPosition(next_stage)
+        while not self.is_full and self._position.stage == "records":
+            yield from self._read_store_records()
         return StreamPage(self.items, self._rest, self._position)
 
-    def _read_row(self, row: BlobRow | CountedTreeRow | ParentRow | SettingRow) -> Steps[None]:
+    def _read_store_records(self) -> Steps[None]:
+        rows, after = yield from self.read_records(records.STORE, self._position.after)
+        if rows := [row for row in rows if row.kind != records.COPY_KIND]:
+            self.items.append(StoreItem(rows))
+        self._position = StreamPosition("end") if after is None else StreamPosition("records", after)
+
+    def _read_row(self, row: BlobRow | CountedTreeRow | ParentRow) -> Steps[None]:
         if isinstance(row, BlobRow):
-            data = yield from _read_blob(self._scope, row.hash)
+            data = yield from _read_blob(self.scope, row.hash)
             if data is not None:
                 self.add(Blob(row, data), 1, row.size)
         elif isinstance(row, CountedTreeRow):
             item, self._rest = yield from _read_whole_tree(row)
             self.add(item, 0)  # its sessions and branches are parts
             yield from self._continue_tree()
-        elif isinstance(row, ParentRow):
+        else:
             self.add(row._replace(session=0), 1)
-        elif row.key != JOURNAL_KEY:
-            self.add(row, 1, len(row.value))
 
     def _continue_tree(self) -> Steps[None]:
         stage, tree, first = self._position.stage, self._position.after, self._position.part
@@ -528,8 +644,9 @@ def _read_whole_tree(tree: CountedTreeRow) -> Steps[tuple[TreeItem, TreeRest]]:
         deletions = dict((yield from fetch_all(SESSIONS_WITH_DELETED_PARENT, tree=tree.key)))
     rows: list[dict[str, Any]] = []
     for key, session in outline.sessions.items():
-        columns = {**msgspec.structs.asdict(session.value), "open_turns": session.open_turns}
+        columns: dict[str, Any] = {**json_fields(session.value), "open_turns": session.open_turns}
         del columns["delegate_count"]
+        columns["labels"] = labels.encode_labels(columns["labels"])
         if columns["metadata"] is not None:
             columns["metadata"] = json.encode(columns["metadata"])
         rows.append({**columns, "parent_deleted_at": deletions.get(key)})
@@ -543,4 +660,6 @@ def _read_whole_tree(tree: CountedTreeRow) -> Steps[tuple[TreeItem, TreeRest]]:
         parts.append(TreePart("branch", branch.number, 0, item.session_of(item.branches[-1]), branch.key))
     for ordinal, (key, session) in enumerate(outline.sessions.items()):
         parts.append(TreePart("session", ordinal, "", session.value.id, key))
+    for ordinal, (key, session) in enumerate(outline.sessions.items()):
+        parts.append(TreePart("session records", ordinal, _FIRST_RECORD, session.value.id, key))
     return item, TreeRest(parts, numbers)

@@ -18,17 +18,19 @@ from recollect.errors import (
     StaleRevision,
     format_value,
 )
-from recollect.model import json, session_ids, validation
+from recollect.model import json, labels, session_ids, validation
+from recollect.model.humanize import escape_unprintable
 from recollect.model.session import (
     FLAG_FIELDS,
+    RELATIONS,
     SESSION_STATUSES,
     SETTABLE,
     TEXT_FIELDS,
     Change,
+    Relation,
     SessionCounts,
     SessionInfo,
 )
-from recollect.model.times import DAY
 from recollect.model.title import title_sort_key
 from recollect.storage import leases
 from recollect.storage.fast_paths import EnsureSessionRequest, OpenSessionRequest, StoredSessionRow
@@ -48,14 +50,37 @@ from recollect.storage.operation import (
 from recollect.storage.paths import BRANCH_INSERT, TREE_BRANCH, TREE_INSERT
 
 _INDEXED_FIELDS = ("channel", "model")
+_MAX_INDEXED_LENGTH = 512  # characters. An entry of an index of PostgreSQL has at most 2,704 bytes.
 
 
-def columns_for_new(fields: Mapping[str, Any], now: int) -> tuple[dict[str, Any], str | None]:
-    """Check the fields of a session that is about to be created; return its columns and the id of its parent."""
-    parent = fields.get("parent")
+PARENT_FIELDS = ("parent", "relation")
+"""The fields that place a session under another one."""
+
+
+class ParentLink(NamedTuple):
+    """The id of a session's parent, and the relation to it."""
+
+    parent: str
+    relation: Relation
+
+
+def columns_for_new(fields: Mapping[str, Any], now: int) -> tuple[dict[str, Any], ParentLink | None]:
+    """Check the fields of a session that is about to be created; return its columns and its link to a parent."""
+    parent, relation = check_parent_fields(fields)
+    if parent is None and relation is not None:
+        raise InvalidValue(f"relation must be None without a parent, got {format_value(relation)}. Pass parent too.")
+    columns = columns_of({name: value for name, value in fields.items() if name not in PARENT_FIELDS}, now)
+    return columns, None if parent is None else ParentLink(parent, relation or "delegate")
+
+
+def check_parent_fields(fields: Mapping[str, Any]) -> tuple[str | None, Relation | None]:
+    """Return the validated `parent` and `relation` of a caller; None if not set, or cleared."""
+    parent, relation = (fields.get(name) for name in PARENT_FIELDS)
     if parent is not None:
-        validation.check_text("parent", parent)
-    return columns_of({name: value for name, value in fields.items() if name != "parent"}, now), parent
+        parent = validation.check_plain_text("parent", parent)
+    if relation is not None:
+        relation = validation.check_choice("relation", relation, RELATIONS)
+    return parent, relation  # type: ignore[return-value]
 
 
 def columns_of(fields: Mapping[str, Any], now: int) -> dict[str, Any]:
@@ -66,10 +91,14 @@ def columns_of(fields: Mapping[str, Any], now: int) -> dict[str, Any]:
             columns[FLAG_FIELDS[name]] = now if _check_flag(name, value) else None
         elif name == "metadata":
             columns[name] = None if value is None else json.encode(_check_mapping(name, value))
+        elif name == "labels":
+            columns[name] = labels.encode_labels(labels.check_labels(value))
         elif name in TEXT_FIELDS:
             columns[name] = _check_text(name, value)
-        elif name == "parent":
-            raise InvalidValue("parent can only be set when a session is created, and not on a fork.")
+        elif name in PARENT_FIELDS:
+            raise InvalidValue(
+                f"{name} must be set with session.update(), or when a session is created, got {format_value(value)}."
+            )
         else:
             raise InvalidValue(
                 f"A session has no settable field {format_value(name)}. Settable fields: {', '.join(SETTABLE)}."
@@ -84,7 +113,7 @@ def _check_flag(name: str, value: Any) -> bool:
 
 
 def _check_mapping(name: str, value: Any) -> Any:
-    plain = json.to_json_data(value)
+    plain = json.to_json_data(value, name)
     if isinstance(plain, dict):
         return plain
     raise InvalidValue(f"{name} must be a dict, got {type(value).__name__}.")
@@ -99,8 +128,8 @@ def _check_text(name: str, value: Any) -> str | None:
         raise InvalidValue(f"{name} must be a string or None, got {type(value).__name__}.")
     value = str.__str__(value)
     check_storable(name, value)
-    if name in _INDEXED_FIELDS and len(value) > session_ids.MAX_LENGTH:  # PostgreSQL cannot index long texts
-        raise InvalidValue(f"{name} must have at most {session_ids.MAX_LENGTH} characters, got {len(value):,}.")
+    if name in _INDEXED_FIELDS and len(value) > _MAX_INDEXED_LENGTH:
+        raise InvalidValue(f"{name} must have at most {_MAX_INDEXED_LENGTH} characters, got {len(value):,}.")
     return value
 
 
@@ -112,7 +141,7 @@ def check_storable(name: str, text: str) -> None:
 
 _MATCH_LIMIT = 6  # sessions. An ambiguous name lists five of them; the sixth shows that there are more.
 _LOOKUP_ATTEMPTS = 2  # live and trash. A second attempt finds a session that was restored in between.
-FIELD_COLUMNS = (*TEXT_FIELDS, "metadata", *FLAG_FIELDS.values())
+FIELD_COLUMNS = (*TEXT_FIELDS, "labels", "metadata", *FLAG_FIELDS.values())
 """The columns of the fields that a caller sets."""
 _EMPTY_COLUMNS: dict[str, Any] = dict.fromkeys(FIELD_COLUMNS)
 
@@ -137,8 +166,9 @@ def session_from_columns(columns: list[Any], rare: str | None) -> SessionInfo:
     """Return a session. The columns and the JSON array of rare fields have the order of the fields of SessionInfo."""
     if rare is None:
         return SessionInfo(*columns)
-    *values, metadata = json.decode(rare)
-    fields: list[Any] = [*columns, *values, None if metadata is None else json.decode(metadata)]
+    *values, label_text, metadata = json.decode(rare)
+    last_fields = (labels.decode_labels(label_text), None if metadata is None else json.decode(metadata))
+    fields: list[Any] = [*columns, *values, *last_fields]
     return SessionInfo(*fields)
 
 
@@ -171,7 +201,7 @@ def counts_of(value: SessionInfo) -> SessionCounts:
     """Return the counts and times of a session."""
     return SessionCounts(
         value.revision, value.message_count, value.token_count, value.input_tokens, value.output_tokens,
-        value.updated_at, value.active_at, value.last_message_at,
+        value.updated_at_ms, value.active_at_ms, value.last_message_at_ms,
     )  # fmt: skip
 
 
@@ -219,9 +249,14 @@ def check_updatable(scope: Scope, session: str, expected: int | None) -> Steps[N
     Return if the reason is gone: another process restored the session meanwhile. The row is locked now, so the same
     update matches it.
     """
-    revision = stored_from_row((yield from _find_row(scope, session))).value.revision
+    check_revision((yield from find(scope, session)), expected)
+
+
+def check_revision(current: StoredSession, expected: int | None) -> None:
+    """Raise StaleRevision if a session that the operation has read, and so locked, is not at the expected revision."""
+    revision = current.value.revision
     if expected is not None and revision != expected:
-        raise StaleRevision(session=session, revision=revision, expected=expected)
+        raise StaleRevision(session=current.value.id, revision=revision, expected=expected)
 
 
 def _new_row(session: str, columns: dict[str, Any]) -> dict[str, Any]:
@@ -262,19 +297,31 @@ def insert(scope: Scope, session: str, tree: int, columns: dict[str, Any], relat
     assert key_row is not None
     if row["title"] is not None:
         yield from set_sort_title(key_row.session, row["title"])
+    if row["labels"] is not None:
+        yield from set_label_rows(key_row.session, row["labels"])
     return key_row.session
 
 
 def _ensure_request(
-    scope: Scope, session: str, columns: dict[str, Any], parent: str | None, *, may_exist: bool
+    scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None
 ) -> EnsureSessionRequest:
-    """Return the request for the fast path that opens or creates a session."""
+    """Return the request for the fast path that creates a session."""
     row = _new_row(session, columns)
     row["folded"] = None if row["title"] is None else title_sort_key(row["title"])
-    return EnsureSessionRequest(scope.owner, session, scope.now, may_exist, parent, row)
+    parent, row["relation"] = link or (None, None)
+    return EnsureSessionRequest(scope.owner, session, scope.now, parent, row)
 
 
-def _finish_open(_: OpenSessionRequest | EnsureSessionRequest, row: StoredSessionRow) -> SessionInfo:
+def _open_request(scope: Scope, session: str) -> OpenSessionRequest | None:
+    """Return the request for the fast path that reads a session; None for an id that no session can have."""
+    return OpenSessionRequest(scope.owner, session) if session_ids.is_possible_id(session) else None
+
+
+def _finish_open(_: OpenSessionRequest, rows: list[StoredSessionRow]) -> SessionInfo | None:
+    return stored_from_row(rows[0]).value if rows else None
+
+
+def _finish_creation(_: EnsureSessionRequest, row: StoredSessionRow) -> SessionInfo:
     return stored_from_row(row).value
 
 
@@ -286,25 +333,34 @@ def set_sort_title(session: int, title: str | None) -> Steps[None]:
         yield from execute("title_set", session=session, folded=title_sort_key(title))
 
 
+def set_label_rows(session: int, text: str | None) -> Steps[None]:
+    """Write the rows by which lists find a session, one for each label; `text` is the column `labels`."""
+    yield from execute("labels_delete", session=session, labels=text or "[]")
+    if text is not None:
+        yield from execute("labels_insert", session=session, labels=text)
+
+
 def create(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
     """Create a session; raise SessionExists if the id is in use."""
-    columns, parent = columns_for_new(fields, scope.now)
+    columns, link = columns_for_new(fields, scope.now)
     id = session_ids.check_new_id(session)
-    request = _ensure_request(scope, id, columns, parent, may_exist=False)
-    return Operation(_create, scope, id, columns, parent, fast=request, finish=_finish_open)
+    request = _ensure_request(scope, id, columns, link)
+    return Operation(_create, scope, id, columns, link, fast=request, finish=_finish_creation)
 
 
-def _create(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
+def _create(scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None) -> Steps[SessionInfo]:
     if (yield from find_live_row(scope, session)) is not None:
         raise SessionExists(session=session)
-    return (yield from _create_in_steps(scope, session, columns, parent))
+    return (yield from create_in_steps(scope, session, columns, link))
 
 
-def _create_in_steps(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
+def create_in_steps(scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None) -> Steps[SessionInfo]:
     """Create a session statement by statement. If another process used the id meanwhile, the engine runs it again."""
     tree = yield from fetch_one(TREE_INSERT, owner=scope.owner)
     assert tree is not None
-    relation = {} if parent is None else {"parent": (yield from find(scope, parent)).session, "relation": "delegate"}
+    relation: dict[str, Any] = {}
+    if link is not None:
+        relation = {"parent": (yield from find(scope, link.parent)).session, "relation": link.relation}
     key = yield from insert(scope, session, tree.key, columns, relation)
     branch, _ = yield from new_branch(tree.key, key, None, 0, scope.now)
     yield from execute("session_head", session=key, head=branch, last=0)
@@ -323,24 +379,26 @@ def new_branch(tree: int, session: int, parent: int | None, fork_at: int, now: i
 
 
 def ensure(scope: Scope, session: str, fields: Mapping[str, Any]) -> Operation[SessionInfo]:
-    """Open a session, or create it; either way it counts as active now."""
-    columns, parent = columns_for_new(fields, scope.now)
-    id = session_ids.check_new_id(session)
-    request = _ensure_request(scope, id, columns, parent, may_exist=True)
-    return Operation(_ensure, scope, id, columns, parent, fast=request, finish=_finish_open)
+    """Create a session; if it exists, read it, and interrupt turns whose holder is gone."""
+    columns, link = columns_for_new(fields, scope.now)
+    id = session_ids.check_id(session)
+    # A session may exist under an id that a new one cannot have. The steps then read it, but never create it.
+    request = None if session_ids.is_old_id(id) else _ensure_request(scope, id, columns, link)
+    return Operation(_ensure, scope, id, columns, link, fast=request, finish=_finish_creation)
 
 
-def _ensure(scope: Scope, session: str, columns: dict[str, Any], parent: str | None) -> Steps[SessionInfo]:
+def _ensure(scope: Scope, session: str, columns: dict[str, Any], link: ParentLink | None) -> Steps[SessionInfo]:
     row = yield from find_live_row(scope, session)
-    return (yield from (_create_in_steps(scope, session, columns, parent) if row is None else _open_row(scope, row)))
+    if row is not None:
+        return (yield from _recovered_info(scope, row))
+    return (yield from create_in_steps(scope, session_ids.check_new_id(session), columns, link))
 
 
-def _open_row(scope: Scope, row: StoredSessionRow) -> Steps[SessionInfo]:
-    """Open the session of a row, after interrupting turns whose holder is gone."""
-    if row.open_turns:
-        yield from leases.recover_turns(scope, row.session)
-    yield from activate(scope, row.session)
-    return (yield from read_by_key(row.session)).value
+def _recovered_info(scope: Scope, row: StoredSessionRow) -> Steps[SessionInfo]:
+    """Return the session of a row, after interrupting turns whose holder is gone."""
+    if row.open_turns and (yield from leases.recover_turns(scope, row.session)):
+        return (yield from read_by_key(row.session)).value
+    return stored_from_row(row).value
 
 
 class ActivityRow(NamedTuple):
@@ -397,14 +455,53 @@ def touch(session: str, key: int, branch: int, change: Mapping[str, int]) -> Ste
     return row
 
 
-def open_session(scope: Scope, session: str) -> Operation[SessionInfo]:
-    """Open an existing session; it counts as active now."""
-    request = OpenSessionRequest(scope.owner, session, scope.now) if session_ids.is_possible_id(session) else None
-    return Operation(_open_session, scope, session, fast=request, finish=_finish_open)
+class _Lookup(NamedTuple):
+    """A session that was read to be opened, or None, and whether it has an open turn whose holder is gone."""
+
+    value: SessionInfo | None
+    is_abandoned: bool = False
 
 
-def _open_session(scope: Scope, session: str) -> Steps[SessionInfo]:
-    return (yield from _open_row(scope, (yield from _find_row(scope, session))))
+def open_session(scope: Scope, session: str, fields: Mapping[str, Any] | None = None) -> Plan[SessionInfo]:
+    """Open a session. If it is missing, create it with `fields`; without them, raise SessionNotFound or SessionInTrash.
+
+    An existing session is only read, without a transaction that writes, unless a turn must be interrupted because its
+    holder is gone.
+    """
+    creation = None if fields is None else ensure(scope, session, fields)  # checks the arguments before any statement
+    value, is_abandoned = yield look_up(scope, session)
+    if value is not None and not is_abandoned:
+        return value
+    if creation is not None:
+        return (yield creation)
+    if value is None:  # a replica may lag behind the process that created the session
+        return (yield Operation(_read, scope, session, writes=False, latest=True))
+    return (yield Operation(_recover_session, scope, session))
+
+
+def look_up(scope: Scope, session: str) -> Operation[_Lookup]:
+    """Read a session that is about to be opened, unless it is missing or in the trash."""
+    request = _open_request(scope, session)
+    return Operation(_look_up, scope, session, writes=False, fast=request, finish=_finish_look_up)
+
+
+def _finish_look_up(_: OpenSessionRequest, rows: list[StoredSessionRow]) -> _Lookup | None:
+    """Return the session of a row; None if a turn is open in it, whose holder the steps examine."""
+    if not rows:
+        return _Lookup(None)
+    return None if rows[0].open_turns else _Lookup(stored_from_row(rows[0]).value)
+
+
+def _look_up(scope: Scope, session: str) -> Steps[_Lookup]:
+    row = yield from find_live_row(scope, session)
+    if row is None:
+        return _Lookup(None)
+    is_abandoned = row.open_turns > 0 and (yield from leases.has_abandoned_turn(scope, row.session))
+    return _Lookup(stored_from_row(row).value, is_abandoned)
+
+
+def _recover_session(scope: Scope, session: str) -> Steps[SessionInfo]:
+    return (yield from _recovered_info(scope, (yield from _find_row(scope, session))))
 
 
 class SessionIdRow(NamedTuple):
@@ -413,17 +510,7 @@ class SessionIdRow(NamedTuple):
     id: str
 
 
-SESSIONS_RUNNING = Query("sessions_running", SessionIdRow)
 SESSIONS_WITH_OPEN_TURNS = Query("sessions_with_open_turns", SessionIdRow)
-
-
-def ids_with_open_turn(scope: Scope) -> Operation[list[str]]:
-    """Return the ids of sessions of the last day with an open turn, of any holder."""
-    return Operation(_ids_with_open_turn, scope, writes=False)
-
-
-def _ids_with_open_turn(scope: Scope) -> Steps[list[str]]:
-    return [row.id for row in (yield from fetch_all(SESSIONS_RUNNING, owner=scope.owner, since=scope.now - DAY))]
 
 
 def recover(scope: Scope, session: str | None = None) -> Plan[list[str]]:
@@ -448,8 +535,9 @@ def _recover(scope: Scope, session: str) -> Steps[bool]:
 
 
 def read(scope: Scope, session: str) -> Operation[SessionInfo]:
-    """Read an existing session without changing its activity."""
-    return Operation(_read, scope, session, writes=False)
+    """Read an existing session; raise SessionNotFound or SessionInTrash."""
+    request = _open_request(scope, session)
+    return Operation(_read, scope, session, writes=False, fast=request, finish=_finish_open)
 
 
 def _read(scope: Scope, session: str) -> Steps[SessionInfo]:
@@ -458,7 +546,8 @@ def _read(scope: Scope, session: str) -> Steps[SessionInfo]:
 
 def get(scope: Scope, session: str) -> Operation[SessionInfo | None]:
     """Read a session, or None if it is missing or in the trash."""
-    return Operation(_get, scope, session, writes=False)
+    request = _open_request(scope, session)
+    return Operation(_get, scope, session, writes=False, fast=request, finish=_finish_open)
 
 
 def _get(scope: Scope, session: str) -> Steps[SessionInfo | None]:
@@ -477,12 +566,26 @@ def update(
     return Operation(update_columns, scope, session, columns_of(fields, scope.now), expected)
 
 
-def update_columns(scope: Scope, session: str, columns: dict[str, Any], expected: int | None) -> Steps[SessionInfo]:
-    """Change columns of a session and raise its revision; raise StaleRevision if it is not `expected`."""
+def update_columns(
+    scope: Scope, session: str, columns: dict[str, Any], expected: int | None, *, raises_revision: bool = True
+) -> Steps[SessionInfo]:
+    """Change columns of a session and raise its revision; raise StaleRevision if it is not `expected`.
+
+    Without `raises_revision`, a later statement of the operation raises it.
+    """
     if not columns and expected is None:
         return (yield from find(scope, session)).value
+    return (yield from write_columns(scope, session, columns, expected, raises_revision=raises_revision))
+
+
+def write_columns(
+    scope: Scope, session: str, columns: dict[str, Any], expected: int | None, *, raises_revision: bool = True
+) -> Steps[SessionInfo]:
+    """Change columns as update_columns() does, and raise the revision also if there are none."""
     names = f",{','.join(columns)},"
-    params = {**_EMPTY_COLUMNS, **columns, "changed_columns": names, "expected": expected}
+    params = {
+        **_EMPTY_COLUMNS, **columns, "changed_columns": names, "expected": expected, "step": int(raises_revision)
+    }  # fmt: skip
     query = {"owner": scope.owner, "id": session, "now": scope.now, **params}
     row = yield from fetch_one(SESSION_UPDATE, **query)
     if row is None:
@@ -492,35 +595,45 @@ def update_columns(scope: Scope, session: str, columns: dict[str, Any], expected
         raise SessionInTrash(session=session)
     if "title" in columns:
         yield from set_sort_title(row.session, columns["title"])
+    if "labels" in columns:
+        yield from set_label_rows(row.session, columns["labels"])
     return stored_from_row(row).value
 
 
-def trash(scope: Scope, session: str) -> Operation[None]:
-    """Move a session to the trash."""
-    return Operation(_trash, scope, session, deletion=Deletion.ROWS)
+def trash(scope: Scope, session: str, expected: int | None = None) -> Operation[None]:
+    """Move a session to the trash; raise StaleRevision if its revision is not `expected`."""
+    validation.check_integer("expected", expected)
+    return Operation(_trash, scope, session, expected, deletion=Deletion.ROWS)
 
 
-def _trash(scope: Scope, session: str) -> Steps[None]:
-    yield from find(scope, session)
+def _trash(scope: Scope, session: str, expected: int | None) -> Steps[None]:
+    check_revision((yield from find(scope, session)), expected)
     yield from execute("session_trash", owner=scope.owner, id=session, now=scope.now)
 
 
-def restore(scope: Scope, session: str) -> Operation[SessionInfo]:
-    """Restore a session from the trash; of several with this id, the one that was deleted last."""
-    return Operation(_restore, scope, session)
+def restore(scope: Scope, session: str, expected: int | None = None) -> Operation[SessionInfo]:
+    """Restore a session from the trash; of several with this id, the one that was deleted last.
+
+    Raise StaleRevision if the revision of that session, or of one that is not in the trash, is not `expected`.
+    """
+    validation.check_integer("expected", expected)
+    return Operation(_restore, scope, session, expected)
 
 
-def _restore(scope: Scope, session: str) -> Steps[SessionInfo]:
+def _restore(scope: Scope, session: str, expected: int | None) -> Steps[SessionInfo]:
     live_row = yield from find_live_row(scope, session)
     trash_row = yield from find_trashed_row(scope, session)
     if trash_row is None:
-        return (yield from find(scope, session)).value if live_row is None else stored_from_row(live_row).value
+        current = (yield from find(scope, session)) if live_row is None else stored_from_row(live_row)
+        check_revision(current, expected)
+        return current.value
     if live_row is not None:
         raise SessionExists(
             f"Session {format_value(session)} cannot be restored while a newer session has its id. "
             f"Delete the newer session first.",
             session=session,
         )
+    check_revision(stored_from_row(trash_row), expected)
     # It keeps its activity, and so its position in the list; plus one millisecond if the newest session has the same.
     yield from execute("session_restore", owner=scope.owner, session=trash_row.session, now=scope.now)
     return (yield from read_by_key(trash_row.session)).value
@@ -533,21 +646,22 @@ class NamedSessionRow(NamedTuple):
     title: str | None
 
 
+SESSIONS_BY_EXTERNAL_ID = Query("sessions_by_external_id", NamedSessionRow)
 SESSIONS_BY_TITLE = Query("sessions_by_title", NamedSessionRow)
 SESSIONS_BY_PREFIX = Query("sessions_by_prefix", NamedSessionRow)
 SESSIONS_BY_SIMILAR_TITLE = Query("sessions_by_similar_title", NamedSessionRow)
 
 
 def resolve(scope: Scope, name: str) -> Operation[SessionInfo]:
-    """Find a session by its id, its title, the beginning of its id, or its title ignoring case and accents.
+    """Find a session by its id, external id, title, the beginning of its id, or its title without case and accents.
 
     Raise AmbiguousName if several match.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidValue(
-            f"name must be a string (a session id, a title or the beginning of an id), got {format_value(name)}."
+            f"name must be a str (an id, an external id, a title or the beginning of an id), got {format_value(name)}."
         )
-    return Operation(_resolve, scope, name, writes=False)
+    return Operation(_resolve, scope, str.__str__(name), writes=False)  # plain: the methods of a subclass may raise
 
 
 def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
@@ -557,12 +671,18 @@ def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
     if name != json.escape_surrogates(name):
         raise SessionNotFound(session=name)
     sort_title = title_sort_key(name)
-    matches = yield from fetch_all(
-        SESSIONS_BY_TITLE, owner=scope.owner, title=name, folded=sort_title, limit=_MATCH_LIMIT
-    )
+    matches = yield from fetch_all(SESSIONS_BY_EXTERNAL_ID, owner=scope.owner, external_id=name, limit=_MATCH_LIMIT)
+    if not matches:
+        matches = yield from fetch_all(
+            SESSIONS_BY_TITLE, owner=scope.owner, title=name, folded=sort_title, limit=_MATCH_LIMIT
+        )
     if not matches and name:
         matches = yield from fetch_all(
-            SESSIONS_BY_PREFIX, owner=scope.owner, prefix=name, after=name + "\U0010ffff", limit=_MATCH_LIMIT
+            SESSIONS_BY_PREFIX,
+            owner=scope.owner,
+            prefix=name,
+            last=session_ids.last_with_prefix(name),
+            limit=_MATCH_LIMIT,
         )
     if not matches and sort_title:  # without case and accents: "coats" for "Coats"
         matches = yield from fetch_all(
@@ -572,9 +692,11 @@ def _resolve(scope: Scope, name: str) -> Steps[SessionInfo]:
         raise (yield from _missing_id_error(scope, name))
     if len(matches) > 1:
         first_matches = matches[: _MATCH_LIMIT - 1]
-        labels = tuple(f"{match.id} ({match.title})" if match.title else match.id for match in first_matches)
+        names = tuple(
+            escape_unprintable(f"{match.id} ({match.title})" if match.title else match.id) for match in first_matches
+        )
         count = f"more than {_MATCH_LIMIT - 1}" if len(matches) == _MATCH_LIMIT else len(matches)
-        raise AmbiguousName(name=name, count=count, matches=labels, sessions=tuple(match.id for match in first_matches))
+        raise AmbiguousName(name=name, count=count, matches=names, sessions=tuple(match.id for match in first_matches))
     return (yield from find(scope, matches[0].id)).value
 
 

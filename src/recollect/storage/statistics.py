@@ -73,7 +73,7 @@ class ToolStatsRow(NamedTuple):
     period: str | None
     calls: int
     failures: int
-    canceled: int
+    cancelled: int
     open_calls: int
     p50_ms: int | None
     p95_ms: int | None
@@ -273,7 +273,7 @@ def _tool_stats(scope: Scope, params: dict[str, Any]) -> Steps[list[ToolStats]]:
             period=row.period,
             calls=row.calls,
             failures=row.failures,
-            canceled=row.canceled,
+            cancelled=row.cancelled,
             unanswered=row.open_calls,
             p50_ms=row.p50_ms,
             p95_ms=row.p95_ms,

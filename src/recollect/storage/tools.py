@@ -14,11 +14,11 @@ from msgspec.structs import astuple
 
 from recollect.errors import InvalidValue, ToolCallAnswered, ToolCallNotFound, format_value
 from recollect.model.json import escape_surrogates
-from recollect.model.message import CallStatus, ToolCall, ToolResultPart
+from recollect.model.message import CallStatus, Message, ToolCall, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.storage import leases, messages, sessions
 from recollect.storage.operation import Operation, Query, Row, Scope, Steps, execute_many, fetch_all
-from recollect.storage.paths import read_path
+from recollect.storage.paths import PathSpan, read_path
 
 CallPosition = tuple[int, int, int]
 """The branch, position and part of a call."""
@@ -127,12 +127,12 @@ def _join_new_calls(
     for position, item in enumerate(records, first):
         for part, call in item.calls:
             call_position = (branch, position, part)
-            new_rows[call_position] = _pending_row(branch, call_position, call.call_id, call.tool, item.created_at)
+            new_rows[call_position] = pending_row(branch, call_position, call.call_id, call.tool, item.created_at)
             waiting.setdefault(call.call_id, []).append(call_position)
         for part, result in item.results:
             stack = waiting.get(result.call_id)
             if stack:
-                _set_result(new_rows[stack.pop()], result, position, part, item.created_at)
+                set_result(new_rows[stack.pop()], result, position, part, item.created_at)
             else:
                 orphans.append(_OrphanResult(result, position, part, item.created_at))
     return new_rows, orphans
@@ -150,8 +150,8 @@ def write_calls(branch: int, first: int, records: Sequence[messages.EncodedDraft
         else:
             open_call = _pop_call(older, escape_surrogates(result.call_id))
         if open_call is not None:  # an orphan result is stored unchanged; the history repairs it
-            row = new_rows[open_call.position] = _row_of_call(branch, open_call)
-            _set_result(row, result, position, part, created)
+            row = new_rows[open_call.position] = row_of_call(branch, open_call)
+            set_result(row, result, position, part, created)
     yield from execute_many("tool_call_insert", list(map(astuple, new_rows.values())))
 
 
@@ -161,9 +161,10 @@ def new_call_rows(records: Sequence[messages.EncodedDraft]) -> Sequence[Row] | N
     return None if orphans else list(map(astuple, new_rows.values()))
 
 
-def _pending_row(
+def pending_row(
     branch: int, call_position: CallPosition, call_id: str, tool: str, created: int, started: int | None = None
 ) -> WrittenCallRow:
+    """Return the row of a call without a result."""
     call_branch, position, part = call_position
     return WrittenCallRow(
         call_branch, position, part, branch, escape_surrogates(call_id), escape_surrogates(tool), "pending", branch,
@@ -171,12 +172,13 @@ def _pending_row(
     )  # fmt: skip
 
 
-def _row_of_call(branch: int, call: PathToolCall) -> WrittenCallRow:
+def row_of_call(branch: int, call: PathToolCall) -> WrittenCallRow:
     """Return the row that this branch writes for a stored call."""
-    return _pending_row(branch, call.position, call.call_id, call.tool, call.created_at, call.started_at)
+    return pending_row(branch, call.position, call.call_id, call.tool, call.created_at, call.started_at)
 
 
-def _set_result(row: WrittenCallRow, result: ToolResultPart, position: int, part: int, now: int) -> None:
+def set_result(row: WrittenCallRow, result: ToolResultPart, position: int, part: int, now: int) -> None:
+    """Store in a row that a part of a message on its branch answers the call."""
     since = row.created_at if row.started_at is None else row.started_at
     row.status, row.result, row.result_part = result.status, position, part
     row.completed_at, row.latency_ms = now, _latency(result, now - since)
@@ -236,6 +238,27 @@ def find_open_call(branch: int, call_id: str, excluding: Collection[CallPosition
     return calls[-1] if calls and is_open(calls[-1]) else None
 
 
+def find_call_message(scope: Scope, span: PathSpan, call_id: str) -> Steps[Message | None]:
+    """Return the newest message of a span with a call of this id, without deleted messages; None if there is none."""
+    high = span.high
+    while high > span.low:
+        rows = yield from fetch_all(
+            _TOOL_CALLS_NEWEST, branch=span.branch, low=span.low, high=high, call_id=escape_surrogates(call_id)
+        )
+        if not rows:
+            break
+        message = yield from messages.read_at(scope, span.branch, span.number, rows[0].position)
+        if message is not None and message.deleted_at_ms is None and has_call(message, call_id):
+            return message
+        high = rows[0].position - 1
+    return None
+
+
+def has_call(message: Message, call_id: str) -> bool:
+    """Return whether a message has a call of this id."""
+    return any(type(part) is ToolCallPart and part.call_id == call_id for part in message.parts)
+
+
 def _read_open_calls(branch: int, excluding: Collection[CallPosition]) -> Steps[dict[str, list[PathToolCall]]]:
     """Read the calls that have no result on the path, other than those in `excluding`: by id, the newest last."""
     positions: set[CallPosition] = set(excluding)
@@ -282,7 +305,7 @@ def _tool_call_from_row(row: PathCallRow) -> ToolCall:
             call_id=row.call_id,
             tool=row.tool,
             status="pending",
-            created_at=row.created_at,
+            created_at_ms=row.created_at,
         )
     return ToolCall(
         message=message,
@@ -294,9 +317,9 @@ def _tool_call_from_row(row: PathCallRow) -> ToolCall:
         result_part=row.result_part,
         error_code=row.error_code,
         error_message=row.error_message,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        completed_at=row.completed_at,
+        created_at_ms=row.created_at,
+        started_at_ms=row.started_at,
+        completed_at_ms=row.completed_at,
         latency_ms=row.latency_ms,
     )
 
@@ -313,7 +336,7 @@ def _start_call(scope: Scope, session: str, call_id: str) -> Steps[SessionInfo]:
     call = yield from find_open_call(current.head, call_id)
     if call is None:
         raise (yield from missing_call_error(session, current.head, call_id))
-    row = _row_of_call(current.head, call)
+    row = row_of_call(current.head, call)
     row.status, row.started_at = "running", call.started_at or scope.now
     yield from execute_many("tool_call_insert", [astuple(row)])
     yield from leases.raise_revision(scope, current.session)

@@ -1,8 +1,8 @@
 """The writer of the row stream: compare rows with stored ones, and write those that the store lacks.
 
 Branch numbers and positions are kept, so a message has the same id in both stores. Rows that contradict stored ones
-are never written. An import can be repeated: after a crash, or during a second import of the same file, it finds the
-stored rows and continues. A copy stores its position with each page. This module knows no file format; row_stream.py
+are never written, except later edits (imported_edits.py). An import can be repeated: after a crash, or during a second
+import of the same file, it finds the stored rows and continues. This module knows no file format; row_stream.py
 reads the rows.
 """
 
@@ -13,33 +13,37 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from recollect.errors import Conflict, CopyConflict, ImportConflict
+from recollect.errors import Conflict, ImportConflict
 from recollect.model import json
 from recollect.model.session import SessionInfo
-from recollect.storage import appends, leases, messages, paths, search, sessions, settings
+from recollect.storage import (
+    appends,
+    imported_edits,
+    leases,
+    messages,
+    paths,
+    records,
+    relations,
+    search,
+    sessions,
+)  # fmt: skip
 from recollect.storage.leases import TURNS_OF_SPAN, TurnRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_all, fetch_one
 from recollect.storage.row_stream import (
     BRANCHES_OUTLINE,
     COMPACTIONS_OUTLINE,
-    JOURNAL_KEY,
     MESSAGES_ROWS,
     SNAPSHOTS_OUTLINE,
     TOOL_CALLS_OF_SPAN,
-    Blob,
-    BranchItem,
     BranchOutline,
     FullCallRow,
     FullCompactionRow,
     FullMessageRow,
+    FullRecordRow,
     FullSnapshotRow,
+    FullVersionRow,
     ParentRow,
-    SessionItem,
-    StreamItem,
-    StreamPage,
-    StreamPosition,
-    TreeItem,
-)
+)  # fmt: skip
 
 
 class BlobSizeRow(NamedTuple):
@@ -68,10 +72,11 @@ def _find_blobs(scope: Scope, names: Sequence[str]) -> Steps[set[str]]:
 # The progress of a message, turn or call. A final state is never changed by an import.
 _STATE_RANKS = {"pending": 0, "streaming": 0, "interrupted": 1, None: 2, "error": 2}
 _TURN_RANKS = {"open": 0, "interrupted": 1, "completed": 2, "failed": 2, "cancelled": 2}
-_CALL_RANKS = {"pending": 0, "running": 1, "success": 3, "error": 3, "canceled": 3}
+_CALL_RANKS = {"pending": 0, "running": 1, "success": 3, "error": 3, "cancelled": 3}
 _ABANDONED_RANK = 2  # of a cancelled call without a result, which may still receive one
 _FINAL_RANK = 2  # of a message that no import changes
-_JSON_COLUMNS = ("error", "metadata", "native", "blobs", "parts")
+_JSON_COLUMNS = ("error", "native", "blobs", "parts")
+_MARK_COLUMNS = ("deleted_at", "edited_at", "metadata")  # the side with the higher revision determines them
 
 
 class RowBatch(NamedTuple):
@@ -81,13 +86,15 @@ class RowBatch(NamedTuple):
     number: int
     session: int | None
     renew: bool
-    """Whether deletion marks of the file replace the stored ones."""
+    """Whether deletion marks, metadata and edits of the file replace the stored ones."""
     messages: Sequence[FullMessageRow]
     turns: Sequence[TurnRow]
     calls: Sequence[FullCallRow]
     """The rows see their messages from a branch of the store, by its key."""
     compactions: Sequence[FullCompactionRow]
     payloads: Mapping[str, bytes]
+    versions: Sequence[FullVersionRow] = ()
+    """The earlier versions of the messages."""
 
 
 class BranchDifference(NamedTuple):
@@ -112,6 +119,7 @@ def _compare_batch(batch: RowBatch) -> Steps[BranchDifference]:
         if state == "differs":
             return BranchDifference(adds, row.position)
         adds = adds or state in ("new", "further")
+    adds = adds or bool((yield from imported_edits.new_versions(batch, rows_by_position)))
     adds = adds or bool((yield from newer_turns(batch)))
     adds = adds or bool((yield from new_calls(batch)))
     for compaction in batch.compactions:
@@ -132,6 +140,9 @@ def compare_message(old_row: FullMessageRow, row: FullMessageRow, renew: bool) -
     """Compare a message with the stored one: return same, further, behind or differs."""
     if _is_same_message(old_row, row):
         return "same"
+    edit = imported_edits.compare_edits(old_row, row, renew=renew)
+    if edit is not None:
+        return edit
     before, after = _STATE_RANKS[old_row.state], _STATE_RANKS[row.state]
     if old_row.role != row.role or old_row.created_at != row.created_at or min(before, after) == _FINAL_RANK:
         return "differs"
@@ -146,7 +157,7 @@ def _is_same_message(old_row: FullMessageRow, row: FullMessageRow) -> bool:
     for name in row._fields:
         old_value: Any = getattr(old_row, name)
         new_value: Any = getattr(row, name)
-        if old_value == new_value or name == "deleted_at":
+        if old_value == new_value or name in _MARK_COLUMNS or (name == "client_key" and new_value is None):
             continue
         if (
             name not in _JSON_COLUMNS
@@ -180,7 +191,12 @@ def new_calls(batch: RowBatch) -> Steps[list[FullCallRow]]:
 
 def _call_rank(call: FullCallRow) -> int:
     """Return the progress of a call. A cancelled call without a result may still receive one."""
-    return _ABANDONED_RANK if call.status == "canceled" and call.result is None else _CALL_RANKS[call.status]
+    return _ABANDONED_RANK if call.status == "cancelled" and call.result is None else _CALL_RANKS[call.status]
+
+
+def compactions_of(branch: int) -> Steps[list[FullCompactionRow]]:
+    """Return all compactions of a branch."""
+    return (yield from fetch_all(COMPACTIONS_OUTLINE, branch=branch, high=paths.LAST_POSITION))
 
 
 def find_same_compaction(branch: int, compaction: FullCompactionRow) -> Steps[FullCompactionRow | None]:
@@ -218,15 +234,16 @@ def _snapshot_key(row: FullSnapshotRow) -> tuple[Any, ...]:
 IMPORT_HOLDER = "import"
 """The holder of an imported open turn. Its lease has expired, so the next open of the session interrupts it."""
 
-_FINAL_COLUMNS = ("position", "turn", "role", "created_at", "deleted_at")
+_FINAL_COLUMNS = ("position", "turn", "role", "created_at", "client_key", "edited_at", "deleted_at")
 """The columns of a message that do not change when a later state of it is imported."""
 _NEW_SESSION = {
     "deleted_at": None, "open_turns": 0, "message_count": 0, "token_count": 0, "input_tokens": 0, "output_tokens": 0,
 }  # fmt: skip
 """The columns of an imported session that its messages and turns determine."""
 
-ImportMode = Literal["new", "renew", "extend", "keep"]
-"""A new session; one whose fields are replaced too; one that only gets new messages; one that stays unchanged."""
+ImportMode = Literal["new", "renew", "extend", "records", "keep"]
+"""A new session; one whose fields are replaced too; one that only gets new messages; one that only gets newer keyed
+records; one that stays unchanged."""
 
 
 class MessageDiverged(Conflict):
@@ -304,7 +321,7 @@ def _begin_import(
     scope: Scope, tree: int | None, incoming_sessions: Sequence[IncomingSession], branches: Sequence[IncomingBranch]
 ) -> Steps[ImportKeys]:
     if tree is None:
-        tree = yield from _insert_tree(scope)
+        tree = yield from insert_tree(scope)
     session_keys: dict[str, int] = {}
     for incoming in incoming_sessions:
         row = yield from fetch_one(sessions.SESSION_GET, owner=scope.owner, id=incoming.id)
@@ -313,7 +330,7 @@ def _begin_import(
         if row is not None:
             session_keys[incoming.id] = row.session
             continue
-        session_keys[incoming.id] = yield from _insert_session(
+        session_keys[incoming.id] = yield from insert_session(
             scope, tree, {"id": incoming.id, **_NEW_SESSION, **incoming.columns}
         )
         if incoming.parent is not None:
@@ -326,17 +343,20 @@ def _begin_import(
     return ImportKeys(tree, branch_keys, session_keys)
 
 
-def _insert_tree(scope: Scope) -> Steps[int]:
+def insert_tree(scope: Scope) -> Steps[int]:
+    """Insert a tree, and return its key."""
     row = yield from fetch_one(paths.TREE_INSERT, owner=scope.owner)
     assert row is not None
     return row.key
 
 
-def _insert_session(scope: Scope, tree: int, columns: dict[str, Any]) -> Steps[int]:
+def insert_session(scope: Scope, tree: int, columns: dict[str, Any]) -> Steps[int]:
     """Insert a session with all its columns except the head branch and the parent, and return its key."""
     row = yield from fetch_one(_SESSION_IMPORT, owner=scope.owner, tree=tree, **columns)
     assert row is not None
     yield from sessions.set_sort_title(row.session, columns["title"])
+    if columns["labels"] is not None:
+        yield from sessions.set_label_rows(row.session, columns["labels"])
     return row.session
 
 
@@ -394,6 +414,28 @@ def add_batch(scope: Scope, tree: int, batch: RowBatch) -> Operation[int]:
 
 def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
     present = yield from stored_rows(batch.branch, batch.messages)
+    new = yield from _merge_messages(scope, tree, batch, present)
+    versions = yield from imported_edits.new_versions(batch, present)
+    turns = yield from newer_turns(batch)
+    yield from insert_rows(batch.branch, new, turns, (yield from new_calls(batch)))
+    for compaction in batch.compactions:
+        yield from _write_compaction(batch.branch, compaction)
+    if new:
+        yield from _count_messages(scope, tree, batch, new)
+        _raise_diverged((yield from imported_edits.find_key_conflict(batch, new)))
+    yield from imported_edits.write_versions(batch.branch, versions)
+    for version in versions:
+        yield from _store_blobs(scope, batch, version)
+    if batch.session is not None:
+        for turn in turns:
+            yield from _claim_branch(batch.session, batch.branch, turn)
+    return len(new)
+
+
+def _merge_messages(
+    scope: Scope, tree: int, batch: RowBatch, present: Mapping[int, FullMessageRow]
+) -> Steps[list[FullMessageRow]]:
+    """Update stored messages from the batch, and return the messages that the store lacks."""
     new: list[FullMessageRow] = []
     for row in batch.messages:
         old_row = present.get(row.position)
@@ -407,29 +449,17 @@ def _add_batch(scope: Scope, tree: int, batch: RowBatch) -> Steps[int]:
             )
         if state == "further":
             yield from _replace_message(scope, tree, batch, old_row, row)
-        elif batch.renew and old_row.deleted_at != row.deleted_at:
-            yield from _mark_deleted(batch.branch, row)
-            yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (row, 1)])
-    turns = yield from newer_turns(batch)
-    yield from _insert_rows(batch.branch, new, turns, (yield from new_calls(batch)))
-    for compaction in batch.compactions:
-        yield from _write_compaction(batch.branch, compaction)
-    if new:
-        yield from _count_messages(scope, tree, batch, new)
-    if batch.session is not None:
-        for turn in turns:
-            yield from _claim_branch(batch.session, batch.branch, turn)
-    return len(new)
+            old_row = row._replace(deleted_at=old_row.deleted_at)
+        if state in ("same", "further") and batch.renew:
+            yield from _write_marks(tree, batch, old_row, row)
+    return new
 
 
-def _insert_rows(
+def insert_rows(
     branch: int, new: Sequence[FullMessageRow], turns: Sequence[TurnRow], calls: Sequence[FullCallRow]
 ) -> Steps[None]:
     """Insert messages, and insert or replace turns and tool calls."""
-    yield from execute_many("message_insert", [(branch, *columns) for *columns, _ in new])
-    for row in new:
-        if row.deleted_at is not None:
-            yield from _mark_deleted(branch, row)
+    yield from execute_many("message_insert_full", [(branch, *row) for row in new])
     for turn in turns:
         yield from execute("turn_import", branch=branch, **turn._asdict())
     # PostgreSQL and SQLite encode the position of a result in different ways; a row has the values for both.
@@ -440,8 +470,21 @@ def _insert_rows(
     yield from execute_many("tool_call_insert", call_rows)
 
 
-def _mark_deleted(branch: int, row: FullMessageRow) -> Steps[None]:
-    yield from execute("message_mark_deleted", branch=branch, position=row.position, deleted_at=row.deleted_at)
+def _write_marks(tree: int, batch: RowBatch, old_row: FullMessageRow, row: FullMessageRow) -> Steps[None]:
+    """Write the deletion mark and the metadata of a stored message."""
+    if old_row.metadata != row.metadata:
+        yield from imported_edits.write_marks(batch, row)
+    if old_row.deleted_at != row.deleted_at:
+        yield from execute(
+            "message_mark_deleted", branch=batch.branch, position=row.position, deleted_at=row.deleted_at
+        )
+        yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (row, 1)])
+        _raise_diverged((yield from imported_edits.check_restored_key(tree, batch, row)))
+
+
+def _raise_diverged(conflict: str | None) -> None:
+    if conflict is not None:
+        raise MessageDiverged(conflict)
 
 
 def _count_messages(scope: Scope, tree: int, batch: RowBatch, new: Sequence[FullMessageRow]) -> Steps[None]:
@@ -466,7 +509,7 @@ def _is_always_active(row: FullMessageRow) -> bool:
     return row.role == "system" or (isinstance(metadata, dict) and metadata.get("pinned") is True)
 
 
-def _store_blobs(scope: Scope, batch: RowBatch, row: FullMessageRow) -> Steps[None]:
+def _store_blobs(scope: Scope, batch: RowBatch, row: FullMessageRow | FullVersionRow) -> Steps[None]:
     for name in row.blob_names:
         if name in batch.payloads:
             yield from appends.store_blob(scope, name, batch.payloads[name])
@@ -495,15 +538,18 @@ def _adjust_counts(tree: int, branch: int, changes: Sequence[tuple[FullMessageRo
 def _replace_message(
     scope: Scope, tree: int, batch: RowBatch, old_row: FullMessageRow, row: FullMessageRow
 ) -> Steps[None]:
-    """Replace an unfinished message by the one in the file."""
-    columns = {name: value for name, value in row._asdict().items() if name not in _FINAL_COLUMNS}
-    yield from search.invalidate_message(scope, batch.branch, row.position)
-    yield from execute("message_write", branch=batch.branch, position=row.position, **columns)
-    yield from execute_many("blob_release", [(scope.owner, name) for name in old_row.blob_names])
+    """Replace an unfinished message, or one that was edited later in the file, by the one in the file."""
     yield from _store_blobs(scope, batch, row)
+    if old_row.edited_at == row.edited_at:
+        columns = {name: value for name, value in row._asdict().items() if name not in _FINAL_COLUMNS}
+        yield from search.invalidate_message(scope, batch.branch, row.position)
+        yield from execute("message_write", branch=batch.branch, position=row.position, **columns)
+        yield from execute_many("blob_release", [(scope.owner, name) for name in old_row.blob_names])
+        yield from _insert_pins(batch.branch, [row])
+    else:
+        yield from imported_edits.replace_content(scope, tree, batch, old_row, row)
     new_row = row._replace(deleted_at=old_row.deleted_at)
     yield from _adjust_counts(tree, batch.branch, [(old_row, -1), (new_row, 1)])
-    yield from _insert_pins(batch.branch, [row])
 
 
 def _claim_branch(session: int, branch: int, turn: TurnRow) -> Steps[None]:
@@ -531,8 +577,37 @@ def store_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Opera
 
 
 def _store_snapshots(session: int, snapshots: Sequence[FullSnapshotRow]) -> Steps[None]:
+    """Write the snapshots that a session lacks."""
     for snapshot in (yield from new_snapshots(session, snapshots)):
         yield from execute("snapshot_import", session=session, **snapshot._asdict())
+
+
+def lacks_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Operation[bool]:
+    """Return whether a session lacks some of these records, or has one at a lower revision."""
+    return Operation(_lacks_records, scope, session, rows, writes=False)
+
+
+def _lacks_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Steps[bool]:
+    for row in rows:
+        current = yield from fetch_one(
+            records.RECORD_REVISION, owner=scope.owner, session=session, kind=row.kind, key=row.key
+        )
+        if current is None or current.revision < row.revision:
+            return True
+    return False
+
+
+def store_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Operation[None]:
+    """Write the records that a session lacks or has at a lower revision."""
+    return Operation(_store_records, scope, session, rows)
+
+
+def _store_records(scope: Scope, session: int, rows: Sequence[FullRecordRow]) -> Steps[None]:
+    if (yield from sessions.find_by_key(session)) is None:  # it was erased meanwhile; the row is locked now
+        raise ImportConflict
+    for row in rows:
+        mark = records.mark_key(row.kind)
+        yield from execute("record_import", owner=scope.owner, session=session, mark=mark, **row._asdict())
 
 
 def link_parent(scope: Scope, session: str, parent: str) -> Operation[None]:
@@ -541,178 +616,14 @@ def link_parent(scope: Scope, session: str, parent: str) -> Operation[None]:
 
 
 def _link_parent(scope: Scope, session: str, parent: str) -> Steps[None]:
-    yield from _link(scope, ParentRow(0, session, None, None, parent, None))
+    row = yield from sessions.find_live_row(scope, session)
+    parent_row = yield from sessions.find_live_row(scope, parent)
+    if row is None or parent_row is None or (yield from relations.is_ancestor(row.session, parent_row.session)):
+        return  # a file must not make a session its own ancestor
+    yield from write_link(scope, ParentRow(0, session, None, None, parent, None))
 
 
-def _link(scope: Scope, link: ParentRow) -> Steps[None]:
+def write_link(scope: Scope, link: ParentRow) -> Steps[None]:
+    """Set the parent of a session, once both exist."""
     names = ("id", "deleted_at", "created_at", "parent", "parent_deleted_at")
     yield from execute("session_link", owner=scope.owner, **{name: getattr(link, name) for name in names})
-
-
-class CopySizeRow(NamedTuple):
-    """About how many messages an owner has, and how many blobs."""
-
-    messages: int
-    blobs: int
-
-
-_COPY_SIZE = Query("copy_size", CopySizeRow)
-_BRANCH_COPY = Query("branch_copy", paths.BranchKeyRow)
-
-
-class CopyJournal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The journal of a copy in the target. An interrupted copy resumes at its position in the stream."""
-
-    source: str
-    position: StreamPosition = StreamPosition()
-    tree: int = 0
-    """The key in the target of the last tree that was begun."""
-    count: int = 0
-    """The number of copied messages and blobs."""
-
-
-class CopyKeys(NamedTuple):
-    """The keys in the target of the sessions of the current tree in order, and of its branches by number."""
-
-    sessions: list[int]
-    branches: dict[int, int]
-
-
-class CopyState(NamedTuple):
-    """The state of a copy after a page."""
-
-    journal: CopyJournal
-    keys: CopyKeys | None = None
-    """None if they have yet to be read, as after an interruption."""
-
-
-def copy_size(scope: Scope) -> Operation[CopySizeRow]:
-    """Return about how many messages an owner has, and how many blobs."""
-    return Operation(_copy_size, scope, writes=False)
-
-
-def _copy_size(scope: Scope) -> Steps[CopySizeRow]:
-    row = yield from fetch_one(_COPY_SIZE, owner=scope.owner)
-    assert row is not None
-    return row
-
-
-def begin_copy(scope: Scope, source: str) -> Operation[CopyJournal | None]:
-    """Begin or continue a copy; return None if the target contains data that is not from a copy.
-
-    Raise Conflict if the journal has the format of another version.
-    """
-    return Operation(_begin_copy, scope, source)
-
-
-def _begin_copy(scope: Scope, source: str) -> Steps[CopyJournal | None]:
-    text = msgspec.json.encode(CopyJournal(source)).decode()
-    yield from execute("copy_begin", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
-    return (yield from _read_journal(scope))
-
-
-def _read_journal(scope: Scope) -> Steps[CopyJournal | None]:
-    row = yield from fetch_one(settings.SETTING_GET, owner=scope.owner, key=JOURNAL_KEY)
-    try:
-        return None if row is None else msgspec.json.decode(row.value, type=CopyJournal)
-    except msgspec.ValidationError:
-        raise Conflict(
-            "The target holds a copy that another version of Recollect began. Copy into an empty database."
-        ) from None
-
-
-def copy_page(scope: Scope, before: CopyState, page: StreamPage) -> Operation[CopyState]:
-    """Write a page of a copy and the journal in one transaction.
-
-    Raise CopyConflict if another copy wrote to the target meanwhile.
-    """
-    return Operation(_copy_page, scope, before, page)
-
-
-def _copy_page(scope: Scope, before: CopyState, page: StreamPage) -> Steps[CopyState]:
-    yield from execute("setting_touch", owner=scope.owner, key=JOURNAL_KEY, now=scope.now)  # locks the journal
-    if (yield from _read_journal(scope)) != before.journal:
-        raise CopyConflict
-    writer = _CopyWriter(scope, before)
-    try:
-        for item in page.items:
-            yield from writer.write(item)
-    except LookupError:  # the sessions or branches of a tree that was begun are gone
-        raise CopyConflict from None
-    count = before.journal.count + page.progress
-    journal = CopyJournal(before.journal.source, page.position, writer.tree, count)
-    text = msgspec.json.encode(journal).decode()
-    yield from execute("setting_set", owner=scope.owner, key=JOURNAL_KEY, value=text, now=scope.now)
-    return CopyState(journal, writer.keys)
-
-
-class _CopyWriter:
-    """Writes the items of one page, with the counts, reference counts and holders that they have in the source."""
-
-    def __init__(self, scope: Scope, state: CopyState) -> None:
-        self.scope = scope
-        self.tree, self.keys = state.journal.tree, state.keys
-
-    def write(self, item: StreamItem) -> Steps[None]:
-        owner = self.scope.owner
-        if isinstance(item, TreeItem):
-            yield from self._write_tree(item)
-        elif isinstance(item, BranchItem):
-            yield from self._write_branch(item, (yield from self._read_keys()).branches)
-        elif isinstance(item, SessionItem):
-            yield from self._write_session(item, (yield from self._read_keys()))
-        elif isinstance(item, Blob):
-            yield from execute("blob_import", owner=owner, data=item.data, **item.row._asdict())
-        elif isinstance(item, ParentRow):
-            yield from _link(self.scope, item)
-        else:
-            yield from execute("setting_set", owner=owner, key=item.key, value=item.value, now=item.updated_at)
-
-    def _read_keys(self) -> Steps[CopyKeys]:
-        """Return the keys of the current tree; read them after an interruption."""
-        if self.keys is None:
-            session_rows = yield from fetch_all(messages.SESSIONS_OF_TREE, tree=self.tree)
-            branches = yield from fetch_all(BRANCHES_OUTLINE, tree=self.tree)
-            self.keys = CopyKeys(
-                [row.session for row in session_rows], {branch.number: branch.key for branch in branches}
-            )
-        return self.keys
-
-    def _write_tree(self, item: TreeItem) -> Steps[None]:
-        tree = self.tree = yield from _insert_tree(self.scope)
-        yield from execute("tree_raise_branches", tree=tree, number=item.branches_counted)
-        keys = [0] * len(item.sessions)
-        for ordinal, columns in enumerate(item.sessions):
-            keys[ordinal] = yield from _insert_session(self.scope, tree, columns)
-        branch_keys: dict[int, int] = {}
-        for branch in item.branches:
-            row = yield from fetch_one(
-                _BRANCH_COPY, tree=tree, number=branch.number, fork_at=branch.fork_at, last=branch.column_last,
-                session=None if branch.session is None else keys[branch.session],
-                parent=None if branch.parent is None else branch_keys[branch.parent], open_turn=branch.open_turn,
-                created_at=branch.created_at,
-            )  # fmt: skip
-            assert row is not None
-            branch_keys[branch.number] = row.key
-        last_positions = {branch.number: branch.last for branch in item.branches}
-        for key, columns in zip(keys, item.sessions, strict=True):
-            number = columns["branch"]
-            if number in branch_keys:
-                yield from execute("session_head", session=key, head=branch_keys[number], last=last_positions[number])
-        self.keys = CopyKeys(keys, branch_keys)
-
-    def _write_branch(self, item: BranchItem, keys: dict[int, int]) -> Steps[None]:
-        branch = keys[item.number]
-        calls = [call._replace(branch=keys[call.branch]) for call in item.tool_calls]
-        yield from _insert_rows(branch, item.messages, item.turns, calls)
-        yield from execute_many("pin_insert", [(branch, pin.position) for pin in item.pins])
-        for compaction in item.compactions:
-            yield from execute("compaction_import", branch=branch, **compaction._asdict())
-
-    def _write_session(self, item: SessionItem, keys: CopyKeys) -> Steps[None]:
-        session, branches = keys.sessions[item.ordinal], keys.branches
-        for row in item.snapshots:
-            columns = row._replace(branch=branches[row.branch])._asdict()
-            yield from execute("snapshot_import", session=session, **columns)
-        rows = [(session, key, digest, branches[branch], *columns) for key, digest, branch, *columns in item.keys]
-        yield from execute_many("append_copy", rows)

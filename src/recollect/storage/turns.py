@@ -7,7 +7,7 @@ transaction. Each write renews the lease of an open turn. A stream that is found
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,9 @@ from recollect.model.turn import TurnInfo
 from recollect.storage import appends, leases, messages, paths, sessions, tools
 from recollect.storage.fast_paths import AdvancedRow, SaveTurnRequest
 from recollect.storage.operation import Operation, Query, Row, Scope, Steps, execute, execute_many, fetch_all, fetch_one
+
+if TYPE_CHECKING:
+    from recollect.storage.message_keys import KeyedBatch
 
 
 class TurnPositionRow(NamedTuple):
@@ -99,15 +102,40 @@ def _begin_turn(
     if key is not None:
         earlier = yield from appends.find_earlier_append(scope, session, key, records)
         if earlier is not None:
-            raise TurnExists(session=session, key=key, turn=earlier.appended.ids[0])
-    result = yield from appends.append_to_head(scope, session, records, opens_turn=True, expected=expected)
+            raise TurnExists(session=session, key=key, turn=f"{earlier.number}.{earlier.position}")
+    batch = yield from _split_batch(scope, session, None, records)
+    new = records if batch is None else batch.new
+    if batch is not None and not new:
+        from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
+
+        raise message_keys.stored_turn_error(session, batch)
+    result = yield from appends.append_to_head(scope, session, new, opens_turn=True, expected=expected)
     if result.open_turns:
         yield from leases.free_branch(scope, session, result.session, result.key, take_over=take_over)
     yield from _insert_turn(scope, result, status="open", until=scope.now + lease, usage=TurnUsage())
     yield from leases.claim_branch(result.session, result.key, result.first)
     if key is not None:
-        yield from appends.store_key(scope, result, key, records)
-    return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(records))
+        yield from appends.store_key(scope, result, key, records, len(new))
+    return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(new), batch)
+
+
+def _split_batch(
+    scope: Scope, session: str, open_turn: HeldTurn | None, records: Sequence[messages.EncodedDraft]
+) -> Steps[KeyedBatch | None]:
+    """Separate the messages that are stored under their keys, on the path of a turn or of the head, from new ones.
+
+    Return None if no message has a key.
+    """
+    if not any(item.draft.key is not None for item in records):
+        return None
+    from recollect.storage import message_keys  # noqa: PLC0415  only for messages with keys
+
+    if open_turn is None:
+        branch = (yield from sessions.find(scope, session)).head  # locks the session
+    else:
+        yield from sessions.find_by_key(open_turn.session)
+        branch = open_turn.branch
+    return (yield from message_keys.split_batch(session, branch, records))
 
 
 def _find_earlier_write(
@@ -117,7 +145,7 @@ def _find_earlier_write(
     earlier = yield from appends.find_earlier_append(scope, session, key, records)
     if earlier is None:
         return None
-    turn = HeldTurn(earlier.session, earlier.branch, earlier.appended.first, earlier.appended.branch)
+    turn = HeldTurn(earlier.session, earlier.branch, earlier.position, earlier.number)
     return TurnWrite(turn, earlier.appended, earlier.counts)
 
 
@@ -167,8 +195,13 @@ def _turn_columns(scope: Scope, status: str, usage: TurnUsage) -> Row:
     )  # fmt: skip
 
 
-def _turn_write(open_turn: HeldTurn, result: appends.WrittenMessages, count: int) -> TurnWrite:
-    appended = appends.Appended(result.branch, result.first, count, result.counts.revision)
+def _turn_write(
+    open_turn: HeldTurn, result: appends.WrittenMessages, count: int, batch: KeyedBatch | None = None
+) -> TurnWrite:
+    if batch is None:
+        appended = appends.Appended(result.branch, result.first, count, result.counts.revision)
+    else:
+        appended = appends.appended_batch(batch, result)
     return TurnWrite(open_turn, appended, result.counts)
 
 
@@ -180,7 +213,7 @@ def _encode_usage(usage: TurnUsage) -> TurnUsage:
     latency = validation.check_milliseconds("latency_ms", usage.latency_ms)
     if latency is not usage.latency_ms:
         usage = usage._replace(latency_ms=latency)
-    return usage if usage.error is None else usage._replace(error=json.encode(json.to_json_data(usage.error)))
+    return usage if usage.error is None else usage._replace(error=json.encode(json.to_json_data(usage.error, "error")))
 
 
 def add_messages(
@@ -207,13 +240,15 @@ def _add_messages(
 ) -> Steps[TurnWrite]:
     if key is not None and (earlier := (yield from _find_earlier_write(scope, session, key, records))) is not None:
         return earlier._replace(held=open_turn)
-    yield from renew_lease(scope, session, open_turn, lease, reported_usage(records))
+    batch = yield from _split_batch(scope, session, open_turn, records)
+    new = records if batch is None else batch.new
+    yield from renew_lease(scope, session, open_turn, lease, reported_usage(new))
     result = yield from appends.append_to_branch(
-        scope, session, open_turn.session, open_turn.branch, open_turn.position, records
+        scope, session, open_turn.session, open_turn.branch, open_turn.position, new
     )
     if key is not None:
-        yield from appends.store_key(scope, result, key, records)
-    return _turn_write(open_turn, result, len(records))
+        yield from appends.store_key(scope, result, key, records, len(new))
+    return _turn_write(open_turn, result, len(new), batch)
 
 
 def reported_usage(records: Sequence[messages.EncodedDraft]) -> TurnUsage:
@@ -344,7 +379,7 @@ def save_turn(
     appends.check_key(key)
     validation.check_integer("expected", expected)
     records = [messages.encode_draft(draft, scope.now) for draft in (*question, *answer)]
-    usage = _merge_usage(_encode_usage(usage), reported_usage(records))
+    usage = _encode_usage(usage)
     request = None if key is not None else _save_request(scope, session, records, expected, status, usage)
     return Operation(
         _save_turn, scope, session, records, status, usage, key, expected,
@@ -365,6 +400,7 @@ def _save_request(
     # Calls without a result are cancelled, unless the turn is completed.
     if append is None or (status != "completed" and append.calls):
         return None
+    usage = _merge_usage(usage, reported_usage(records))
     return SaveTurnRequest(
         append.owner, append.id, append.now, append.messages, append.tokens, append.input_tokens,
         append.output_tokens, append.expected, append.rows, append.calls, _turn_columns(scope, status, usage),
@@ -388,15 +424,21 @@ def _save_turn(
 ) -> Steps[TurnWrite]:
     if key is not None and (earlier := (yield from _find_earlier_write(scope, session, key, records))) is not None:
         return earlier
-    result = yield from appends.append_to_head(scope, session, records, opens_turn=True, expected=expected)
-    if result.open_turns:
-        yield from leases.free_branch(scope, session, result.session, result.key, take_over=False)
-    yield from _insert_turn(scope, result, status=status, until=None, usage=usage)
-    if status != "completed" and any(item.calls for item in records):
+    batch = yield from _split_batch(scope, session, None, records)
+    new = records if batch is None else batch.new
+    if new:
+        result = yield from appends.append_to_head(scope, session, new, opens_turn=True, expected=expected)
+        if result.open_turns:
+            yield from leases.free_branch(scope, session, result.session, result.key, take_over=False)
+        usage = _merge_usage(usage, reported_usage(new))
+        yield from _insert_turn(scope, result, status=status, until=None, usage=usage)
+    else:  # a repeated turn
+        result = yield from appends.empty_append((yield from sessions.find(scope, session)))
+    if status != "completed" and any(item.calls for item in new):
         yield from leases.mark_unfinished(scope, result.key, result.first, status)
     if key is not None:
-        yield from appends.store_key(scope, result, key, records)
-    return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(records))
+        yield from appends.store_key(scope, result, key, records, len(new))
+    return _turn_write(HeldTurn(result.session, result.key, result.first, result.branch), result, len(new), batch)
 
 
 def _merge_usage(usage: TurnUsage, provider_usage: TurnUsage) -> TurnUsage:
@@ -436,15 +478,15 @@ def turn_from_row(row: leases.TurnRow, number: int) -> TurnInfo:
         branch=number,
         position=row.position,
         status=row.status,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
+        started_at_ms=row.started_at,
+        ended_at_ms=row.ended_at,
         latency_ms=row.latency_ms,
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
         model=row.model,
         error=None if row.error is None else json.decode(row.error),
         holder=row.holder,
-        lease_until_at=row.lease_until,
+        lease_until_at_ms=row.lease_until,
     )
 
 
@@ -499,7 +541,7 @@ def _write_stream(
     if message.state != "streaming" and (message.state != "interrupted" or message.tokens):
         raise InvalidValue(STREAM_CLOSED)
     yield from _unindex_interrupted(scope, stream, message)
-    yield from _update_message(stream, _keep_pin(scope, item, message), None)
+    yield from _update_message(stream, _keep_metadata(scope, item, message), None)
     return (yield from touch_session(scope, session, stream.held)).counts
 
 
@@ -518,12 +560,19 @@ def _unindex_interrupted(scope: Scope, stream: OpenStream, message: Message) -> 
         yield from search.invalidate_message(scope, stream.held.branch, stream.position)
 
 
-def _keep_pin(scope: Scope, item: messages.EncodedDraft, message: Message) -> messages.EncodedDraft:
-    """Return the draft with the pin that another process set while the message was streaming."""
-    if not message.pinned or (item.draft.metadata or {}).get("pinned") is True:
+def _keep_metadata(scope: Scope, item: messages.EncodedDraft, message: Message) -> messages.EncodedDraft:
+    """Return the draft with the pin and the other marks that were set while the message was streaming."""
+    if not message.metadata:
         return item
-    metadata = {**(item.draft.metadata or {}), "pinned": True}
+    metadata = {**message.metadata, **(item.draft.metadata or {})}
     return messages.encode_draft(msgspec.structs.replace(item.draft, metadata=metadata), scope.now)
+
+
+def _claim_key(session: str, tree: int, stream: OpenStream, key: str) -> Steps[None]:
+    """Set the key that the final message of a stream has."""
+    from recollect.storage import message_keys  # noqa: PLC0415  only for a message with a key
+
+    yield from message_keys.claim_key(session, tree, stream.held.branch, stream.position, key)
 
 
 def _update_message(stream: OpenStream, item: messages.EncodedDraft, completed_at: int | None) -> Steps[None]:
@@ -555,7 +604,11 @@ def _close_stream(
     yield from renew_lease(scope, session, open_turn, lease, usage)
     message = yield from _read_streaming(scope, session, stream)
     yield from _unindex_interrupted(scope, stream, message)
-    item = _keep_pin(scope, item, message)
+    if message.edited_at_ms is not None:  # replaced after an interruption: the turn must not restore the former content
+        raise InvalidValue(STREAM_CLOSED)
+    if item.draft.key is not None:
+        yield from _claim_key(session, current.tree, stream, item.draft.key)
+    item = _keep_metadata(scope, item, message)
     yield from _update_message(stream, item, scope.now)
     for name, payload in item.payloads.items():
         yield from appends.store_blob(scope, name, payload)
@@ -563,7 +616,7 @@ def _close_stream(
         yield from tools.write_calls(open_turn.branch, stream.position, [item])
     if (item.draft.metadata or {}).get("pinned") is True:  # a stream is never a system message
         yield from execute_many("pin_insert", [(open_turn.branch, stream.position)])
-    if message.deleted_at is None:
+    if message.deleted_at_ms is None:
         change = messages.CountChange(
             0, item.tokens - message.tokens, usage.input_tokens or 0, usage.output_tokens or 0
         )

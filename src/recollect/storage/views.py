@@ -35,6 +35,7 @@ from recollect.storage.operation import (
     fetch_one,
     fetch_tuples,
 )
+from recollect.storage.pages import PAGE_SIZE
 from recollect.storage.paths import PathSpan
 
 
@@ -104,8 +105,8 @@ def _compaction_from_row(row: CompactionRow, number: int) -> Compaction:
         tokens_before=row.tokens_before,
         tokens_after=row.tokens_after,
         summary=row.summary,
-        created_at=row.created_at,
-        undone_at=row.undone_at,
+        created_at_ms=row.created_at,
+        undone_at_ms=row.undone_at,
     )
 
 
@@ -152,7 +153,7 @@ def _compact(
     if row is None or row.session != current.session:
         raise BranchNotFound(session=session, branch=branch)
     compactions = yield from compactions_of_branch(branch, row.number)
-    if [item.round for item in compactions if item.undone_at is None] != list(rounds):
+    if [item.round for item in compactions if item.undone_at_ms is None] != list(rounds):
         raise CompactionConflict(session=session)
     number = compactions[-1].round + 1 if compactions else 1
     yield from execute("compaction_insert", branch=branch, round=number, now=scope.now, **columns)
@@ -174,11 +175,11 @@ def undo_compaction(scope: Scope, session: str, round: int | None) -> Operation[
 def _undo_compaction(scope: Scope, session: str, round: int | None) -> Steps[CompactionChange]:
     current = yield from sessions.find(scope, session)
     compactions = yield from compactions_of_branch(current.head, current.value.branch)
-    candidates = [item for item in compactions if (item.undone_at is None if round is None else item.round == round)]
+    candidates = [item for item in compactions if (item.undone_at_ms is None if round is None else item.round == round)]
     if not candidates:
         raise CompactionNotFound(session=session, round="the newest in force" if round is None else f"round {round}")
     compaction = candidates[-1]
-    if compaction.undone_at is not None:
+    if compaction.undone_at_ms is not None:
         return CompactionChange(compaction, current.value)
     yield from execute("compaction_undo", branch=current.head, key=compaction.id, now=scope.now)
     undone = next(
@@ -200,7 +201,7 @@ def _list_compactions(scope: Scope, session: str) -> Steps[list[Compaction]]:
 
 
 FIRST_PAGE_SIZE = 128  # messages per page if a budget limits them. A larger page reads more messages in vain
-_PARTNER_DISTANCE = 64  # positions. How far the call or result of a pinned tool message is looked for.
+PARTNER_DISTANCE = 64  # positions. How far the call or result of a pinned tool message is looked for.
 
 StopCondition = Callable[[Sequence[Message]], bool]
 """Return whether the messages that were read so far suffice."""
@@ -252,7 +253,7 @@ class _ViewState(NamedTuple):
     always: list[Message]
 
 
-class _MessageBatch(NamedTuple):
+class MessageBatch(NamedTuple):
     """A batch of messages, oldest first, and the spans that were not read yet."""
 
     messages: list[Message]
@@ -263,41 +264,36 @@ def read_active(
     scope: Scope,
     session: str,
     *,
-    before: paths.MessageId | None = None,
-    last: int | None = None,
     enough: StopCondition | None = None,
     consumer: MessageConsumer | None = None,
 ) -> Plan[ActiveView]:
     """Read the active messages of a session, page by page from the newest, until `enough` returns True.
 
-    With `last`, return only this number of the newest. A consumer takes all messages, and the view has none, unless
-    the path has compactions.
+    A consumer takes all messages, and the view has none, unless the path has compactions.
     """
-    if last is not None:
-        return (yield from _read_last(scope, session, before, messages.check_limit(last)))
-    state: _ViewState = yield Operation(_read_state, scope, session, before, writes=False)
+    state: _ViewState = yield Operation(_read_state, scope, session, writes=False)
     if consumer is not None and not state.covers:
         yield from _feed_columns(scope, state, consumer)
         return ActiveView([], state.branch, state.end, state.covers, state.rounds)
-    size = messages.PAGE_SIZE if enough is None else FIRST_PAGE_SIZE
+    size = PAGE_SIZE if enough is None else FIRST_PAGE_SIZE
     read: list[Message] = []
     pages: list[list[Message]] = []
     remaining = state.open
     while remaining:
-        batch: _MessageBatch = yield Operation(_read_backward, scope, remaining, size, writes=False)
+        batch: MessageBatch = yield Operation(read_batch, scope, remaining, size, writes=False)
         remaining = batch.rest
         pages.append(batch.messages)
         if enough is None:  # joined once at the end: a long session has many pages
             continue
         read = batch.messages + read
-        if enough(_merge_by_position(state.always, read)):
+        if enough(merge_by_position(state.always, read)):
             if remaining and not _has_user_message(read):
                 # The newest turn exceeds the budget: only the user message that opened it is still needed.
                 read = (yield Operation(_read_last_user_message, scope, remaining, writes=False)) + read
             break
     if enough is None:
         read = [message for page in reversed(pages) for message in page]
-    result = _merge_by_position(state.always, read)
+    result = merge_by_position(state.always, read)
     return ActiveView(result, state.branch, state.end, state.covers, state.rounds)
 
 
@@ -324,52 +320,57 @@ def _read_columns(scope: Scope, span: PathSpan, after: int) -> Steps[MessageColu
     return page
 
 
-def _read_last(scope: Scope, session: str, before: paths.MessageId | None, last: int) -> Plan[ActiveView]:
-    view = yield from read_active(scope, session, before=before, enough=lambda batch: len(batch) >= last)
-    return view._replace(messages=view.messages[len(view.messages) - min(last, len(view.messages)) :])
+def read_pinned(scope: Scope, spans: Sequence[PathSpan], low: int, high: int) -> Steps[list[Message]]:
+    """Return the pinned and system messages after `low` and up to `high`, and the partners of tool messages."""
+    result: list[Message] = []
+    for span in spans:
+        span_low, span_high = max(span.low, low), min(span.high, high)
+        if span_low < span_high:
+            pins = yield from messages.read_span(scope, messages.MESSAGES_PINNED, span, span_low, span_high)
+            result += yield from _add_partners(scope, spans, pins)
+    return result
 
 
 def _has_user_message(batch: Sequence[Message]) -> bool:
     return any(message.role == "user" for message in batch)
 
 
-def _merge_by_position(always: Sequence[Message], read: list[Message]) -> list[Message]:
+def merge_by_position(always: Sequence[Message], read: list[Message]) -> list[Message]:
     """Merge both lists by position; a summary comes before a message with the same position."""
     if not always:
         return read
     positions = {message.position for message in read}
     missing = {m.position: m for m in always if type(m) is Message and m.position not in positions}
-    summaries = [message for message in always if type(message) is not Message]
-    if not missing and not summaries:
+    summaries_read = [message for message in always if type(message) is not Message]
+    if not missing and not summaries_read:
         return read
-    return sorted((*summaries, *missing.values(), *read), key=lambda message: message.position)
+    return sorted((*summaries_read, *missing.values(), *read), key=lambda message: message.position)
 
 
-def _read_state(scope: Scope, session: str, before: paths.MessageId | None) -> Steps[_ViewState]:
+def _read_state(scope: Scope, session: str) -> Steps[_ViewState]:
     current = yield from sessions.find(scope, session)
     spans = yield from paths.read_path(current.head)
-    last = max(span.high for span in spans)
-    end = last if before is None else min(last, paths.parse_message_id(before)[1] - 1)
+    end = max(span.high for span in spans)
     number = spans[0].number
-    active = [item for item in (yield from compactions_of_branch(current.head, number)) if item.undone_at is None]
+    active = [item for item in (yield from compactions_of_branch(current.head, number)) if item.undone_at_ms is None]
     covers = outermost_compactions(active)
-    always: list[Message] = []
-    for span in spans:
-        if span.low < min(span.high, end):
-            low, high = span.low, min(span.high, end)
-            pins = yield from messages.read_span(scope, messages.MESSAGES_PINNED, span, low, high)
-            always += yield from _add_partners(scope, spans, pins)
-    always += [summary_message(cover, _branch_number_at(spans, cover.from_position)) for cover in covers]
+    always = yield from read_pinned(scope, spans, 0, end)
+    always += summaries(spans, covers)
     return _ViewState(
-        current.head, spans, _uncovered_spans(spans, covers, end), end, covers, [item.round for item in active], always
+        current.head, spans, uncovered_spans(spans, covers, end), end, covers, [item.round for item in active], always
     )
+
+
+def summaries(spans: Sequence[PathSpan], covers: Sequence[Compaction]) -> list[Message]:
+    """Return the summaries of compactions on a path."""
+    return [summary_message(cover, _branch_number_at(spans, cover.from_position)) for cover in covers]
 
 
 def _branch_number_at(spans: Sequence[PathSpan], position: int) -> int:
     return next((span.number for span in spans if span.low < position <= span.high), spans[0].number)
 
 
-def _uncovered_spans(spans: Sequence[PathSpan], covers: Sequence[Compaction], end: int) -> list[PathSpan]:
+def uncovered_spans(spans: Sequence[PathSpan], covers: Sequence[Compaction], end: int) -> list[PathSpan]:
     """Return the spans of a path without the compacted ranges, newest first."""
     result: list[PathSpan] = []
     for span in spans:
@@ -397,8 +398,8 @@ def _add_partners(scope: Scope, spans: Sequence[PathSpan], pins: list[Message]) 
 def _read_partners(scope: Scope, spans: Sequence[PathSpan], message: Message) -> Steps[list[Message]]:
     neighbors: list[Message] = []
     for span in spans:
-        low = max(span.low, message.position - _PARTNER_DISTANCE)
-        high = min(span.high, message.position + _PARTNER_DISTANCE)
+        low = max(span.low, message.position - PARTNER_DISTANCE)
+        high = min(span.high, message.position + PARTNER_DISTANCE)
         if low < high:
             neighbors = (yield from messages.read_span(scope, messages.MESSAGES_FORWARD, span, low, high)) + neighbors
     ids = {part.call_id for part in (*message.tool_calls, *message.tool_results)}
@@ -408,7 +409,8 @@ def _read_partners(scope: Scope, spans: Sequence[PathSpan], message: Message) ->
     return [other for other in neighbors if ids & {part.call_id for part in (*other.tool_calls, *other.tool_results)}]
 
 
-def _read_backward(scope: Scope, spans: Sequence[PathSpan], limit: int) -> Steps[_MessageBatch]:
+def read_batch(scope: Scope, spans: Sequence[PathSpan], limit: int) -> Steps[MessageBatch]:
+    """Return the last messages of spans, and the spans that remain."""
     batch: list[Message] = []
     for index, span in enumerate(spans):
         remaining = limit - len(batch)
@@ -417,8 +419,8 @@ def _read_backward(scope: Scope, spans: Sequence[PathSpan], limit: int) -> Steps
         if len(part) == remaining:
             cut_span = PathSpan(span.branch, span.number, span.low, part[-1].position - 1)
             older = list(spans[index + 1 :])
-            return _MessageBatch(batch, [cut_span, *older] if cut_span.low < cut_span.high else older)
-    return _MessageBatch(batch, [])
+            return MessageBatch(batch, [cut_span, *older] if cut_span.low < cut_span.high else older)
+    return MessageBatch(batch, [])
 
 
 def _read_last_user_message(scope: Scope, spans: Sequence[PathSpan]) -> Steps[list[Message]]:
@@ -454,11 +456,11 @@ def count_tokens(scope: Scope, session: str) -> Operation[int]:
 
 
 def _count_tokens(scope: Scope, session: str) -> Steps[int]:
-    state = yield from _read_state(scope, session, None)
+    state = yield from _read_state(scope, session)
     if not state.covers:
         return (yield from sessions.find(scope, session)).value.token_count
     total = 0
-    for message in _merge_by_position(state.always, []):
+    for message in merge_by_position(state.always, []):
         is_counted = any(span.low < message.position <= span.high for span in state.open)
         total += 0 if is_counted else message.tokens
     for span in state.open:
@@ -473,7 +475,7 @@ def store_snapshot(
 ) -> Operation[Snapshot]:
     """Store a snapshot of a session up to a message; replace one of the same kind and message."""
     _check_kind(kind)
-    plain = json.to_json_data(content)
+    plain = json.to_json_data(content, "content")
     validation.check_integer("tokens", tokens)
     size = estimate_tokens((DataPart(data=plain),)) if tokens is None else tokens
     return Operation(_store_snapshot, scope, session, kind, json.encode(plain), at, size)
@@ -516,8 +518,8 @@ def _snapshot_from_row(row: SnapshotRow) -> Snapshot:
         content=json.decode(row.content),
         message=f"{row.branch_number}.{row.position}" if row.position and row.branch_number is not None else None,
         tokens=row.tokens,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
+        created_at_ms=row.created_at,
+        updated_at_ms=row.updated_at,
     )
 
 

@@ -6,23 +6,49 @@ import os
 
 from recollect.engine.registry import find_provider
 from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
+from recollect.store.records import Records
 from recollect.store.session import Session
 from recollect.store.store import Store
 from recollect.store.turn import Stream, Turn
 
-__all__ = ["Session", "Store", "Stream", "Turn", "open"]
+__all__ = ["Records", "Session", "Store", "Stream", "Turn", "open"]
 
 
 def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0) -> Store:
-    """Open a store and return it. The database is created or migrated if necessary.
+    """Open a database and return a [Store].
 
-    - `path_or_url`: a path, a `sqlite:` or `postgresql:` URL, or `:memory:`. Without it, the environment variable
-      RECOLLECT_DB decides, then the default file of the user.
-    - `owner`: the user whose sessions the store sees.
-    - `timeout`: seconds to wait for a locked file or for the server, 30 by default.
+    It creates the file and its parent folders if they do not exist, and migrates a file with an older schema after it
+    has written a backup next to it.
 
-    Raise StoreUnavailable if the database cannot be opened, StoreLocked after `timeout`, SchemaTooNew for a database of
-    a newer version, and NotADatabase for another kind of file.
+    - `path_or_url`: the location of the database.
+      - a path, as `str` or as an object with `__fspath__`; `~` is your home folder
+      - `sqlite:///file.db` (relative) or `sqlite:////folder/file.db` (absolute), without options; write a `?` in a name
+        as `%3F`
+      - `postgresql://user:password@host/database` for a server
+      - `:memory:` or `sqlite://` for a database in memory, which is lost when the store is closed
+      - `None`: the environment variable `RECOLLECT_DB`, else `[db]` of the configuration file, else the default file;
+        see [configuration.md]
+    - `owner`: the user to whom the sessions belong, at most 256 characters and 512 bytes. A store sees only the
+      sessions, records and blobs of its owner, and two owners may use the same session ids. An owner separates data but
+      does not protect it: anyone who can read the file can read the data of all owners.
+    - `timeout`: maximum number of seconds that an operation waits for a file that another process has locked, before it
+      raises `StoreLocked`, or for a server, before it raises `StoreUnavailable`.
+
+    Raise `NotADatabase` if the file is not a Recollect database, `SchemaTooNew` if a newer version wrote it,
+    `Corrupted` if it is damaged, `NetworkFileSystem` if it is on a network file system, `StoreUnavailable` if it cannot
+    be opened, and `InvalidConfig` if `path_or_url` is `None` and the configuration is invalid.
+
+    A `postgresql:` URL requires the extra `recollect[postgres]`. [postgresql.md] describes the URL, the guarantees of
+    the database, and the separation of owners.
+
+    ```python
+    import recollect
+
+    store = recollect.open("conversations.db")
+
+    with recollect.open(":memory:") as scratch:    # closes at the end of the block
+        scratch.session("cli:default").append({"role": "user", "content": "Hello"})
+    ```
     """
     check_owner_and_timeout(owner, timeout)
     return open_target(parse_target(path_or_url), owner, timeout)

@@ -19,14 +19,23 @@ def restore(
     verify: bool = True,
     timeout: float = 30.0,
 ) -> str | None:
-    """Restore a backup to a path, or to the location that open() would use.
+    """Restore a backup to a path, or to the location that [recollect.open()] would use.
 
-    Return the path of the copy of the previous database, or None if there was none. Stores that are open on the file,
-    in any process, continue with the data of the backup. `verify` requires a valid checksum on every page of the
-    backup; a copy made by another program may have none. `timeout` is the number of seconds to wait for the lock.
+    Return the path of the copy of the previous database, or `None` if no database existed. Raise `NotSupported` if
+    `path` is a PostgreSQL URL.
 
-    Raise Corrupted for a damaged backup, SchemaTooNew for one of a newer version, NotADatabase for another kind of
-    file, and NotSupported if `path` is a PostgreSQL URL; the database is then unchanged.
+    - `backup`: the backup file, which is only read. Raises `Corrupted` if it is damaged, `SchemaTooNew` if a newer
+      version wrote it, and `NotADatabase` if it is not a Recollect database; the store is then unchanged. A backup with
+      an older schema is migrated.
+    - `path`: the location to restore to, as in `recollect.open()`.
+    - `verify`: whether the checksum of each page of the backup must be valid. A copy that another program made may have
+      no checksums.
+    - `timeout`: seconds to wait for the lock.
+
+    The function first copies the previous database to `<file>.<date and time>.kept`, with every acknowledged write. You
+    do not need to close stores that are open on the file, in this process or others: they continue with the data of the
+    backup. Using a session that is not in the backup raises `SessionNotFound`. End open turns first: after the restore,
+    an open turn could write into a different conversation.
     """
     files, source, target = _resolve_paths(backup, path)
     return files.restore_backup(source, target, verify=verify, timeout=timeout)
@@ -39,9 +48,11 @@ def check_backup(
     verify: bool = True,
     timeout: float = 30.0,
 ) -> Backup:
-    """Read a whole backup, and return a description of its content. Nothing is changed.
+    """Read the `backup` completely and return a [Backup] that describes its content.
 
-    Raise the errors that restore() with the same arguments would raise.
+    It takes the arguments of [recollect.restore()] and raises the same errors, but writes nothing.
+
+    - `backup`, `path`, `verify`, `timeout`: as in `restore()`.
     """
     files, source, target = _resolve_paths(backup, path)
     return files.describe_backup(source, target, verify=verify, timeout=timeout)

@@ -1,6 +1,8 @@
 # Generated from store_async/turn.py. Change that file, then run: python tools/generate_sync_store.py
 """Turn and Stream: an open turn, and an answer that is stored while it arrives."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import time
@@ -32,9 +34,23 @@ if TYPE_CHECKING:
 class Turn(Openable):
     """An open turn, from the user's message to the end of the answer.
 
-    As a context manager, it is completed at the end of the block. An exception ends it as failed; a cancellation, a
-    KeyboardInterrupt and other BaseExceptions end it as cancelled. The exception propagates.
+    As a context manager, a turn is completed at the end of the block. An exception ends it as `failed` and is stored as
+    its error; `KeyboardInterrupt`, a cancelled task and similar exceptions end it as `cancelled`. The exception
+    propagates.
+
+    ```python
+    with session.turn("Hi") as turn:
+        turn.add({"role": "assistant", "content": "Hello."})
+
+    turn.info.status    # -> 'completed'
+    ```
     """
+
+    session: Session
+    """The session to which the turn belongs."""
+
+    info: TurnInfo | None
+    """The [TurnInfo] of a turn that has ended; `None` while the turn is open."""
 
     def __init__(
         self,
@@ -44,8 +60,8 @@ class Turn(Openable):
         wait: float,
     ) -> None:
         self.session = session
-        self.info: TurnInfo | None = None
-        self.lease = int(lease * 1000)
+        self.info = None
+        self._lease = int(lease * 1000)
         self._make_op = make_op
         self._wait = wait
         self._handle: storage.turns.HeldTurn | None = None
@@ -56,14 +72,14 @@ class Turn(Openable):
         deadline = time.monotonic() + self._wait
         while self._handle is None:
             try:
-                step = run_to_end_or_undo(self.session.store.run(self._make_op()), self._undo_open)
+                step = run_to_end_or_undo(self.session.store._run(self._make_op()), self._undo_open)
             except SessionBusy:
                 if time.monotonic() >= deadline:
                     raise
                 sleep(POLL_INTERVAL)
             else:
                 self._handle, self._unchanged = step.held, step.resumed
-                self.session.saw(step.counts)
+                self.session._set_counts(step.counts)
         return self
 
     def _undo_open(self, step: storage.turns.TurnWrite) -> None:
@@ -72,45 +88,53 @@ class Turn(Openable):
         self.cancel()
 
     @property
-    def handle(self) -> storage.turns.HeldTurn:
-        """The location of the stored turn, for operations of recollect.storage."""
+    def _open_handle(self) -> storage.turns.HeldTurn:
         return require_open(self._handle, "turn")
 
     @property
     def id(self) -> str:
         """The id of the message that opened the turn."""
-        return f"{self.handle.number}.{self.handle.position}"
+        return f"{self._open_handle.number}.{self._open_handle.position}"
 
     def add(
         self, message: Messages, format: Format | None = None, *, key: str | None = None
     ) -> storage.appends.Appended:
-        """Add a step: a message, several, or a provider's response. It is on disk when this returns.
+        """Add a step, renew the lease, and return an [Appended].
 
-        `key` is an idempotency key, as in session.append(). The lease is renewed. Raise TurnClosed if the turn has
-        ended.
+        The step is on disk when the method returns. Raise `TurnClosed` if the turn has ended. If the session was
+        rewound or switched in the meantime, the step is added to the branch on which the turn began.
+
+        - `message`: one or more messages, or a provider's response.
+        - `format`: as in `append()`.
+        - `key`: an [idempotency key][Idempotency keys].
         """
         store = self.session.store
         drafts = read_drafts(message, format)
-        op = storage.turns.add_messages(store.scope(), self.session.id, self.handle, drafts, lease=self.lease, key=key)
-        step = store.run(op)
+        op = storage.turns.add_messages(
+            store._scope(), self.session.id, self._open_handle, drafts, lease=self._lease, key=key
+        )
+        step = store._run(op)
         self._unchanged = False
-        self.session.saw(step.counts)
+        self.session._set_counts(step.counts)
         return step.appended
 
     def renew(self) -> None:
-        """Renew the lease without adding a step, and notify watchers of the session.
+        """Renew the lease without adding a step.
 
-        Call it while the turn waits for longer than its lease. Raise TurnClosed if the turn has ended.
+        It also increases the session's revision, so that watchers are notified. Call it while the turn waits for longer
+        than its lease, for example for a person. Raise `TurnClosed` if the turn has ended.
         """
         store = self.session.store
-        self.session.saw(
-            store.run(storage.turns.extend_lease(store.scope(), self.session.id, self.handle, lease=self.lease))
+        self.session._set_counts(
+            store._run(
+                storage.turns.extend_lease(store._scope(), self.session.id, self._open_handle, lease=self._lease)
+            )
         )
 
     def stream(self) -> Stream:
         """Open an answer to which you write text as it arrives: `with turn.stream() as answer`.
 
-        Raise TurnClosed if the turn has ended.
+        Return a [Stream]. Raise `TurnClosed` if the turn has ended.
         """
         stream = open_if_sync(Stream(self, self._streams))
         self._unchanged = False
@@ -124,26 +148,33 @@ class Turn(Openable):
         output_tokens: int | None = None,
         latency_ms: float | None = None,
     ) -> TurnInfo:
-        """End the turn as completed, with the usage of the run, and return its TurnInfo.
+        """End the turn as completed and return its [TurnInfo].
 
-        Without these arguments, the model and the tokens are those of the steps, and the latency is measured. Raise
-        TurnClosed if the turn has ended.
+        By default Recollect takes `model`, `input_tokens` and `output_tokens` from the steps, and measures
+        `latency_ms`, in milliseconds.
+
+        Raise `TurnClosed` if the turn has ended.
         """
         return self._end("completed", storage.turns.TurnUsage(model, input_tokens, output_tokens, latency_ms))
 
     def fail(self, error: Any = None) -> TurnInfo:
-        """End the turn as failed, and return its TurnInfo. `error` is an exception or any JSON value."""
+        """End the turn as failed and return its [TurnInfo].
+
+        `error` is an exception, which is stored as its name and message, or any JSON value.
+        """
         details = describe_error(error) if isinstance(error, BaseException) else error
         return self._end("failed", storage.turns.TurnUsage(error=details))
 
     def cancel(self) -> TurnInfo:
-        """End the turn as cancelled, and return its TurnInfo."""
+        """End the turn as cancelled and return its [TurnInfo]."""
         return self._end("cancelled", storage.turns.TurnUsage())
 
     def interrupt(self, error: Any = None) -> TurnInfo:
-        """End the turn as interrupted, because its answer is incomplete, and return its TurnInfo.
+        """End the turn as interrupted and return its [TurnInfo].
 
-        `error` is an exception or any JSON value. session.resume_turn() reopens the turn.
+        Use it if the answer is incomplete, for example because the model's stream ended early. A streaming answer is
+        stored and marked, and tool calls without a result get the status `cancelled`. `error` is an exception or any
+        JSON value. `session.turns.resume()` reopens the turn.
         """
         details = describe_error(error) if isinstance(error, BaseException) else error
         return self._end("interrupted", storage.turns.TurnUsage(error=details))
@@ -159,9 +190,9 @@ class Turn(Openable):
             except RecollectError:
                 if status == "completed":
                     raise
-        op = storage.turns.end_turn(store.scope(), self.session.id, self.handle, status, usage)
-        self.info, counts = store.run(op)
-        self.session.saw(counts)
+        op = storage.turns.end_turn(store._scope(), self.session.id, self._open_handle, status, usage)
+        self.info, counts = store._run(op)
+        self.session._set_counts(counts)
         return self.info
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -177,11 +208,27 @@ class Turn(Openable):
 
 
 class Stream(Openable):
-    """An answer in progress: one assistant message. Its text is stored about once a second, and when it is closed.
+    """An answer in progress: one assistant message, to which you write text as it arrives.
 
-    As a context manager, it is closed at the end of the block. An exception stores the received text with the state
-    "error", a cancellation with "interrupted".
+    Recollect stores received text about once per second, and at the end. As a context manager, a stream is closed at
+    the end of the block. An exception closes it with the state `error`, a cancellation with `interrupted`; received
+    text is stored in both cases. A stream that is open when its turn ends becomes `interrupted`, with all received
+    text. So does a stream whose process has ended, with the text stored so far.
+
+    ```python
+    with session.turn("Count") as turn:
+        with turn.stream() as answer:
+            answer.write("First I think.", kind="reasoning")
+            answer.write("One, ")
+            answer.write("two.")
+
+    message = session.messages(last=1)[0]
+    (message.reasoning, message.text, message.state)    # -> ('First I think.', 'One, two.', 'completed')
+    ```
     """
+
+    turn: Turn
+    """The turn to which the stream belongs."""
 
     def __init__(self, turn: Turn, streams: list[Stream]) -> None:
         self.turn = turn
@@ -195,26 +242,28 @@ class Stream(Openable):
         if self._handle is None:
             session, draft = self.turn.session, self._buffer.draft("streaming")
             op = storage.turns.begin_stream(
-                session.store.scope(), session.id, self.turn.handle, draft, lease=self.turn.lease
+                session.store._scope(), session.id, self.turn._open_handle, draft, lease=self.turn._lease
             )
-            self._handle, counts = session.store.run(op)
+            self._handle, counts = session.store._run(op)
             self._is_open = True
             self._streams.append(self)
-            session.saw(counts)
+            session._set_counts(counts)
         return self
 
     @property
-    def handle(self) -> storage.turns.OpenStream:
-        """The location of the stored answer, for operations of recollect.storage."""
+    def _open_handle(self) -> storage.turns.OpenStream:
         return require_open(self._handle, "stream")
 
     @property
     def id(self) -> str:
         """The id of the message."""
-        return self.handle.id
+        return self._open_handle.id
 
     def write(self, text: str, kind: ChunkKind = "text") -> None:
-        """Add a chunk of text, or of reasoning. It is stored with the next flush, about once a second."""
+        """Add a chunk of `text`.
+
+        `kind` is `"text"` or `"reasoning"`.
+        """
         self._check_open()
         if self._buffer.add(text, kind, time.monotonic()):
             self.flush()
@@ -222,23 +271,30 @@ class Stream(Openable):
             self._flusher.schedule(self._store_text)
 
     def flush(self) -> None:
-        """Store the received text now. It is on disk when this returns."""
+        """Store the received text immediately.
+
+        It is on disk when the method returns.
+        """
         self._check_open()
         self._flusher.settle(self._store_text)
         # To its end: after a cancellation, it could overtake the end of the stream on another connection.
-        self.turn.session.saw(run_to_end(self._store_text()))
+        self.turn.session._set_counts(run_to_end(self._store_text()))
 
     def _store_text(self) -> SessionCounts:
         session, draft = self.turn.session, self._buffer.draft("streaming")
-        op = storage.turns.write_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
-        counts = session.store.run(op)
+        op = storage.turns.write_stream(
+            session.store._scope(), session.id, self._open_handle, draft, lease=self.turn._lease
+        )
+        counts = session.store._run(op)
         self._buffer.mark_stored(time.monotonic())
         return counts
 
     def close(self, message: Messages | None = None, format: Format | None = None) -> None:
-        """Complete the answer. `message` is the provider's final message, which replaces the collected text.
+        """Complete the answer.
 
-        Raise InvalidValue if `message` is not one assistant message; the stream then stays open.
+        - `message`: the provider's final message. It replaces the collected text, so that no field of the provider's
+          message is lost. A role other than `assistant` raises `InvalidValue`, and the stream stays open.
+        - `format`: as in `append()`.
         """
         self._check_open()
         draft = self._buffer.draft("completed") if message is None else read_answer(message, format)
@@ -254,8 +310,10 @@ class Stream(Openable):
     def _store_end(self, draft: Draft) -> None:
         session = self.turn.session
         self._flusher.settle(self._store_text)
-        op = storage.turns.close_stream(session.store.scope(), session.id, self.handle, draft, lease=self.turn.lease)
-        session.saw(session.store.run(op))
+        op = storage.turns.close_stream(
+            session.store._scope(), session.id, self._open_handle, draft, lease=self.turn._lease
+        )
+        session._set_counts(session.store._run(op))
         self._is_open = False
         self._streams.remove(self)
 

@@ -40,7 +40,7 @@ class Openable:
 
 def open_if_sync(handle: H) -> H:
     """Open a handle, and return it."""
-    return handle._open()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return handle._open()  # pyright: ignore[reportPrivateUsage]
 
 
 def require_open(handle: T | None, name: str) -> T:

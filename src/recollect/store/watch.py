@@ -1,6 +1,8 @@
 # Generated from store_async/watch.py. Change that file, then run: python tools/generate_sync_store.py
 """Watch: an iterator over the changes that any process commits."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Watch(Openable):
-    """An iterator over the changes since it was opened: (session id, revision).
+    """An iterator over committed changes, each a [Change], and a context manager.
 
-    It ends when it is closed, or after `timeout` seconds without a change. After its store is closed, it raises
-    StoreClosed.
+    It reports all changes since it was opened. It ends when it is closed, or after `timeout` seconds without a change.
+    After its store is closed, it raises `StoreClosed`.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Watch(Openable):
 
     def _rescan(self) -> None:
         start = time.monotonic()
-        rows = self._store.run(storage.sessions.revisions(self._store.scope(), self._session))
+        rows = self._store._run(storage.sessions.revisions(self._store._scope(), self._session))
         self._ready += self._revisions.replace_all(rows)
         self._is_rescan_due = False
         self._next_rescan = time.monotonic() + RESCAN_FACTOR * (time.monotonic() - start)
@@ -79,7 +81,7 @@ class Watch(Openable):
             raise StopIteration
         return self._ready.pop(0)
 
-    def end_with_store(self) -> None:
+    def _end_with_store(self) -> None:
         """End the watch because its store was closed. A waiting or later iteration raises StoreClosed."""
         if self._is_open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
             self._store_closed = True

@@ -11,20 +11,23 @@ from recollect.engine.engine import AsyncEngine
 from recollect.engine.event_loop import run_in_thread
 from recollect.engine.registry import find_provider
 from recollect.engine.url import StoreTarget, check_owner_and_timeout, parse_target
+from recollect.store_async.records import AsyncRecords
 from recollect.store_async.session import AsyncSession
 from recollect.store_async.store import AsyncStore
 from recollect.store_async.turn import AsyncStream, AsyncTurn
 
-__all__ = ["AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
+__all__ = ["AsyncRecords", "AsyncSession", "AsyncStore", "AsyncStream", "AsyncTurn", "open_async"]
 
 
 def open_async(
     path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", timeout: float = 30.0
 ) -> AsyncStoreOpener:
-    """Open a store as recollect.open() does. Await the result, or enter it with `async with`.
+    """Open a database for asyncio or trio: await the result, or enter it with `async with`.
 
-    Arguments and errors as in recollect.open(). The database is opened in a thread, so that the event loop is not
-    blocked.
+    `store = await recollect.open_async()` returns an `AsyncStore`; `async with recollect.open_async() as store:` also
+    closes it. The database is opened in a thread, so that the event loop is not blocked.
+
+    - `path_or_url`, `owner`, `timeout`: as in [recollect.open()], which raises the same errors.
     """
     check_owner_and_timeout(owner, timeout)
     return AsyncStoreOpener(parse_target(path_or_url), owner, timeout)

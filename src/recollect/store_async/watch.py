@@ -1,5 +1,7 @@
 """AsyncWatch: an iterator over the changes that any process commits."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import os
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class AsyncWatch(AsyncOpenable):
-    """An iterator over the changes since it was opened: (session id, revision).
+    """An iterator over committed changes, each a [Change], and a context manager.
 
-    It ends when it is closed, or after `timeout` seconds without a change. After its store is closed, it raises
-    StoreClosed.
+    It reports all changes since it was opened. It ends when it is closed, or after `timeout` seconds without a change.
+    After its store is closed, it raises `StoreClosed`.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class AsyncWatch(AsyncOpenable):
 
     async def _rescan(self) -> None:
         start = time.monotonic()
-        rows = await self._store.run(storage.sessions.revisions(self._store.scope(), self._session))
+        rows = await self._store._run(storage.sessions.revisions(self._store._scope(), self._session))
         self._ready += self._revisions.replace_all(rows)
         self._is_rescan_due = False
         self._next_rescan = time.monotonic() + RESCAN_FACTOR * (time.monotonic() - start)
@@ -78,7 +80,7 @@ class AsyncWatch(AsyncOpenable):
             raise StopAsyncIteration
         return self._ready.pop(0)
 
-    async def end_with_store(self) -> None:
+    async def _end_with_store(self) -> None:
         """End the watch because its store was closed. A waiting or later iteration raises StoreClosed."""
         if self._is_open and self._process == os.getpid():  # after fork(), the connection belongs to the parent process
             self._store_closed = True

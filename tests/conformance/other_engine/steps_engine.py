@@ -74,6 +74,9 @@ class StepsEngine:
     def maintenance(self) -> Maintenance | None:
         return self._engine.maintenance
 
+    def as_owner(self, owner: str) -> Engine:
+        return StepsEngine(self._engine.as_owner(owner))
+
     def holder(self) -> str:
         return self._engine.holder()
 
@@ -106,6 +109,9 @@ class AsyncStepsEngine:
     @property
     def maintenance(self) -> Maintenance | None:
         return self._engine.maintenance
+
+    def as_owner(self, owner: str) -> AsyncEngine:
+        return AsyncStepsEngine(self._engine.as_owner(owner))
 
     def holder(self) -> str:
         return self._engine.holder()

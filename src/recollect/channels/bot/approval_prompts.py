@@ -15,6 +15,7 @@ from recollect.agent.approvals import DECISIONS, Approval, Decision
 from recollect.channels.bot.delivery import Button, ButtonOutlet, Outlet, deliver_with_retry
 from recollect.channels.bot.incoming import Author, Incoming
 from recollect.errors import DeliveryFailed, RateLimited
+from recollect.model.humanize import quote_for_shell
 
 APPROVAL_TIMEOUT = 600.0
 """Seconds to wait for an answer. After that the tool is not run."""
@@ -96,7 +97,8 @@ class ApprovalPrompts:
         question = f"{asker.name}, may I run **{approval.tool}** of {approval.server}?"
         arguments = approval.text
         if len(arguments) > _MAX_ARGUMENTS_LENGTH:
-            text = f"({len(arguments):,} characters in total: recollect sessions show {approval.session} --full)"
+            session = quote_for_shell(approval.session) or "ID"  # no shell can pass an id with NUL
+            text = f"({len(arguments):,} characters in total: recollect sessions show {session} --full)"
             arguments = f"{arguments[:_MAX_ARGUMENTS_LENGTH]}\n{text}"
         # A zero-width space keeps the arguments from closing the code block.
         block = "```json\n" + arguments.replace("```", "`\u200b``") + "\n```"

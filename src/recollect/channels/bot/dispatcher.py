@@ -261,7 +261,7 @@ class Dispatcher:
             return "There is no history to start from: this chat has no parent channel with messages."
         existing = await store.get_session(session)
         if existing is not None:
-            if existing.message_count or len(await existing.branches()) > 1:
+            if existing.message_count or len(await existing.branches.list()) > 1:
                 return "This conversation already has messages. Use `/fork channel` in a new thread."
             await store.erase_session(session)
         await _fork_session(parent, incoming.session)
@@ -432,7 +432,7 @@ async def _read_answer_state(session: AsyncSession, question: Message, after: li
             break
         if message.role == "assistant" and (text := message_text(message)):
             texts.append(text)
-    status = next((turn.status for turn in await session.turns() if turn.id == question.id), "interrupted")
+    status = next((turn.status for turn in await session.turns.list() if turn.id == question.id), "interrupted")
     state: Any = {"completed": "answered", "open": "open"}.get(status, "cut off")
     return AnswerState(state, "\n\n".join(texts))
 

@@ -19,6 +19,9 @@ from recollect.store_async import AsyncStore
 
 _log = logging.getLogger(__name__)
 
+RECORD_KIND = "bot.ledger"
+"""The kind of the records that store ledgers. The key is the name of the bot."""
+
 
 class LedgerEntry(msgspec.Struct):
     """A message that waits for its answer, the ids of the sent messages of the answer, and whether it has files.
@@ -41,7 +44,7 @@ class Ledger:
 
     def __init__(self, store: AsyncStore, bot: str) -> None:
         self._store = store
-        self._setting = f"bot:{bot}"
+        self._bot = bot
         self._state = _LedgerState()
         self._lock = asyncio.Lock()
         self._version = self._stored_version = 0
@@ -62,9 +65,9 @@ class Ledger:
 
     async def load(self) -> None:
         """Read the stored ledger. An unreadable one is dropped with a warning."""
-        record = await self._store.setting(self._setting)
+        record = await self._store.records.get(RECORD_KIND, self._bot)
         try:
-            self._state = _LedgerState() if record is None else msgspec.convert(record, _LedgerState)
+            self._state = _LedgerState() if record is None else msgspec.convert(record.value, _LedgerState)
         except msgspec.ValidationError as error:
             _log.warning("The bot's ledger cannot be read and starts empty. Unanswered messages are lost: %s", error)
 
@@ -99,9 +102,9 @@ class Ledger:
             if self._stored_version >= change:
                 return
             latest = self._version
-            record: Any = msgspec.to_builtins(self._state)
+            plain: Any = msgspec.to_builtins(self._state)
             try:
-                await self._store.set_setting(self._setting, record)
+                await self._store.records.put(RECORD_KIND, self._bot, plain)
             except StoreError as error:
                 _log.warning("The bot's ledger cannot be stored at the moment: %s", error)
                 return

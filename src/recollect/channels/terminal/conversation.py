@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import msgspec
 
-from recollect import storage
 from recollect.agent import approvals, commands
 from recollect.agent.approvals import Approval, Decision, remote_approver
 from recollect.agent.commands import resume_hint
 from recollect.agent.conversation import Conversation
 from recollect.agent.events import Event, TurnEnded, TurnStarted
 from recollect.agent.presence import describe_presence
-from recollect.channels.terminal.sanitize import clean_line
 from recollect.errors import NotFound, RecollectError, SessionBusy, SessionTakenOver, StoreClosed, StoreError
-from recollect.model.humanize import pluralize
+from recollect.model.humanize import escape_unprintable, pluralize
 from recollect.model.message import Message
 from recollect.model.session import Presence
 
@@ -163,7 +161,7 @@ _TAKEN_OVER_OPTIONS = (
 
 def presence_notice(presence: Presence) -> str:
     """Return a notice that a session is open elsewhere, with the time since when."""
-    since = datetime.datetime.fromtimestamp(presence.since_at / 1000).astimezone()
+    since = datetime.datetime.fromtimestamp(presence.since_at_ms / 1000).astimezone()
     today = since.date() == datetime.datetime.now().astimezone().date()
     name = describe_presence(presence)
     start = f"{since:{'%H:%M' if today else '%Y-%m-%d %H:%M'}}"
@@ -265,7 +263,7 @@ class BusySessionMenu:
                     if message.position > last_position and message.state != "streaming":
                         self._screen.message(message)
                         last_position = message.position
-                if not any(turn.status == "open" for turn in (await session.turns())[-1:]):
+                if not any(turn.status == "open" for turn in (await session.turns.list())[-1:]):
                     break
                 await asyncio.sleep(_POLL_SECONDS)
         self._screen.notice("The other answer is complete." if not stopped.is_set() else "Stopped watching.")
@@ -387,14 +385,14 @@ class Follower:
         """Show that a tool of another window waits for approval, which can be given here."""
         session = self._conversation.session
         approval = await approvals.pending_approval(session)
-        if approval is None or approval.id == self._approval_id or approval.holder == session.store.scope().holder:
+        if approval is None or approval.id == self._approval_id or approval.holder == session.store.holder:
             return
         self._approval_id = approval.id
         await self._warn(f"{approvals.question_text(approval)} Answer with /approve once, session, always or deny.")
 
     async def _report_takeover(self) -> None:
         presence_id = self._conversation.presence.id
-        others = await self._conversation.session.present()
+        others = await self._conversation.session.presence.list()
         is_taken_over = presence_id is not None and all(presence.id != presence_id for presence in others)
         if is_taken_over and not self._warning_shown:
             names = ", ".join(describe_presence(presence) for presence in others) or "Another window"
@@ -555,7 +553,7 @@ class TerminalConversation:
             session_id = await Picker(self.conversation.session.store).run()
             if session_id is None:
                 return True
-            outcome = await commands.run(self.conversation, f"/resume {session_id}")
+            outcome = await commands.resume(self.conversation, session_id)
         self._screen.outcome(outcome)
         if outcome.action in ("moved", "edit") and not outcome.failed and not await self._show_session():
             return False
@@ -583,9 +581,10 @@ class TerminalConversation:
 
     async def _show_transcript(self) -> None:
         session = self.conversation.session
-        title = session.title or ("New conversation" if not session.message_count else session.id)
+        title = session.title or ("New conversation" if not session.message_count else escape_unprintable(session.id))
         self._screen.welcome(
-            title, f"{self.conversation.model.name} \u00b7 {session.id} \u00b7 /help lists the commands"
+            title,
+            f"{self.conversation.model.name} \u00b7 {escape_unprintable(session.id)} \u00b7 /help lists the commands",
         )
         if session.title:
             self._screen.set_title(session.title)
@@ -597,11 +596,9 @@ class TerminalConversation:
 
     async def _count_earlier(self, visible: Sequence[Message]) -> int:
         """Return the number of earlier messages, without tool steps."""
-        store, session = self.conversation.session.store, self.conversation.session
         if not visible:
             return 0
-        before = storage.messages.PathRange(session.id, until=visible[0].position - 1)
-        [earlier] = await store.run(storage.messages.count_shown(store.scope(), [before]))
+        [earlier] = await self.conversation.session.shown_counts([(0, visible[0].position - 1)])
         return earlier
 
     async def leave(self) -> None:
@@ -626,4 +623,4 @@ def save_unsaved(conversation: Conversation) -> str:
 
 def resume_message(conversation: Conversation) -> str:
     """Return a notice with the command that resumes the conversation."""
-    return f"Resume with: {clean_line(resume_hint(conversation.session))}"
+    return f"Resume with: {resume_hint(conversation.session)}"

@@ -26,7 +26,7 @@ from prompt_toolkit.styles import Style
 
 from recollect.channels.terminal.sanitize import clean_line, truncate_line
 from recollect.errors import RecollectError
-from recollect.model.humanize import format_relative
+from recollect.model.humanize import escape_unprintable, format_relative
 from recollect.store_async import AsyncSession, AsyncStore
 
 _MAX_ROWS = 200  # sessions, the latest ones; older ones are found by the search
@@ -176,7 +176,7 @@ class Picker:
 
     def _line(self, row: PickerRow, width: int, *, is_current: bool) -> StyleAndTextTuples:
         pin = "\u2022 " if row.session.pinned_at else "  "
-        active = format_relative(row.session.active_at, time.time_ns() // 1_000_000)
+        active = format_relative(row.session.info.active_at_ms, time.time_ns() // 1_000_000)
         details = f"{active:>{_TIME_WIDTH}}  {row.messages:>5} "
         title = truncate_line(row.title + (f"  {row.snippet}" if row.snippet else ""), width - len(details) - 3)
         text = f"{pin}{title:<{width - len(details) - 2}}{details}"
@@ -187,7 +187,7 @@ class Picker:
         if session is None:
             return []
         label = _session_label(session)
-        facts = ([] if label == session.id else [clean_line(session.id)]) + [
+        facts = ([escape_unprintable(session.id)] if session.title or not session.message_count else []) + [
             clean_line(session.model or "no model yet")
         ]
         fragments: StyleAndTextTuples = [
@@ -279,7 +279,7 @@ class Picker:
 
 def _session_label(session: AsyncSession) -> str:
     """Return the title of a session, or its id, or that it is new."""
-    return session.title or (session.id if session.message_count else "New conversation")
+    return session.title or (escape_unprintable(session.id) if session.message_count else "New conversation")
 
 
 def _matches(session: AsyncSession, query: str) -> bool:

@@ -19,6 +19,7 @@ from recollect.agent.commands import COMMANDS
 from recollect.channels.terminal.conversation import MenuChoice, MenuOption
 from recollect.channels.terminal.sanitize import clean_line
 from recollect.channels.terminal.type_ahead import terminal_input
+from recollect.model.humanize import escape_unprintable
 
 _STYLE = Style.from_dict(
     {
@@ -53,8 +54,10 @@ class InputCompleter(Completer):
 
     def _sessions(self, prefix: str) -> Iterable[Completion]:
         for id, title in self.sessions:
-            if id.startswith(prefix) or prefix.lower() in title.lower():
-                yield Completion(id, -len(prefix), display=clean_line(title or id), display_meta=clean_line(id))
+            shown_id = escape_unprintable(id)
+            word = id if id.isprintable() and id == id.strip() else title  # the line cannot contain every id
+            if word and (id.startswith(prefix) or prefix.lower() in title.lower()):
+                yield Completion(word, -len(prefix), display=clean_line(title) or shown_id, display_meta=shown_id)
 
 
 class InputPrompt:

@@ -127,7 +127,7 @@ _OUTPUT_LINES = 3  # lines of tool output; the store has all of it
 _ARGUMENT_LINES = 12  # lines of a call's arguments that are shown before "Show all arguments" is chosen
 _REFRESH_SECONDS = 0.08  # about 12 frames per second, enough for the spinner
 _SPINNER_FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
-_STATUS_MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "canceled": ("\u2013", "yellow")}
+_STATUS_MARKS = {"success": ("\u2713", "green"), "error": ("\u2717", "red"), "cancelled": ("\u2013", "yellow")}
 
 _DECISION_TEXTS = {
     "once": "Allowed once.",

@@ -13,7 +13,7 @@ from recollect.cli.options import NumberParam, SizeParam, confirm
 from recollect.cli.output import print_note
 from recollect.cli.sessions import lookup
 from recollect.cli.times import DurationParam, format_minute
-from recollect.model.humanize import format_size, pluralize
+from recollect.model.humanize import format_size, pluralize, quote_for_shell
 from recollect.model.value import format_iso
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def delete(ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> Non
         return
     for session in sessions:
         print_note(f"{'Would move' if dry_run else 'Moved'} {lookup.session_label(session)} to the trash.")
-    if not dry_run:
-        import shlex  # noqa: PLC0415
-
-        print_note(f"To undo: recollect sessions restore {shlex.join(session.id for session in sessions)}")
+    words = [quote_for_shell(session.id) for session in sessions]
+    if not dry_run and None not in words:  # an id with NUL cannot be typed
+        dashes = "-- " if any(session.id.startswith("-") for session in sessions) else ""
+        print_note(f"To undo: recollect sessions restore {dashes}{' '.join(filter(None, words))}")
 
 
 @click.command(cls=StoreCommand)
@@ -175,12 +175,12 @@ def prune(*, dry_run: bool, yes: bool, as_json: bool, trash: bool, erase: bool, 
 def _run_prune(operation: str, arguments: dict[str, Any]) -> Any:
     # open_for_writing() would apply the configured retention first, and create a missing file.
     with store_access.open_for_reading() as store:
-        return getattr(store, operation)(**arguments)
+        return getattr(store.maintenance, operation)(**arguments)
 
 
 def _report_to_json(report: Any) -> dict[str, Any]:
     facts = {name: getattr(report, name) for name in ("count", "messages", "bytes")}
-    times = {"oldest_at": report.oldest_at and format_iso(report.oldest_at)}
+    times = {"oldest_at": report.oldest_at_ms and format_iso(report.oldest_at_ms)}
     return {**to_plain(report), **facts, **times, "sessions": [to_plain(session) for session in report.sessions]}
 
 
@@ -200,7 +200,7 @@ def _format_report(report: Any) -> str:
     move, delete = ("Would move", "Would delete") if report.dry_run else ("Moved", "Deleted")
     if report.count:
         conversations = pluralize(report.count, "conversation")
-        oldest = f"; oldest activity {format_minute(report.oldest_at)}" if report.oldest_at else ""
+        oldest = f"; oldest activity {format_minute(report.oldest_at_ms)}" if report.oldest_at_ms else ""
         facts = f"{pluralize(report.shown_messages, 'message')}, {format_size(report.bytes)}{oldest}"
         if report.erased:
             sentences.append(f"{delete} {conversations} permanently ({facts}).")

@@ -1,8 +1,8 @@
-"""`sessions rename`, `pin`, `unpin`, `archive`, `unarchive` and `fork`."""
+"""`sessions rename`, `pin`, `unpin`, `label`, `unlabel`, `archive`, `unarchive` and `fork`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +11,13 @@ from recollect.cli.group import StoreCommand
 from recollect.cli.json_output import print_json, to_plain
 from recollect.cli.output import is_terminal, print_note
 from recollect.cli.sessions import lookup
-from recollect.model.humanize import pluralize
+from recollect.model.humanize import escape_unprintable, pluralize
+
+if TYPE_CHECKING:
+    from recollect.store import Session
 
 _ids_argument = click.argument("ids", metavar="ID...", type=lookup.SessionParam(), nargs=-1, required=True)
+_labels_argument = click.argument("labels", metavar="LABEL...", nargs=-1, required=True)
 
 
 @click.command(cls=StoreCommand)
@@ -31,7 +35,9 @@ def rename(id: str, title: str, as_json: bool) -> None:
         print_json({"sessions": [session.to_dict()]})
     else:
         print_note(
-            f"Renamed {session.id} to {session.title!r}." if session.title else f"Removed the title of {session.id}."
+            f"Renamed {escape_unprintable(session.id)} to {session.title!r}."
+            if session.title
+            else f"Removed the title of {escape_unprintable(session.id)}."
         )
 
 
@@ -52,6 +58,39 @@ def pin(ids: tuple[str, ...], as_json: bool) -> None:
 def unpin(ids: tuple[str, ...], as_json: bool) -> None:
     """Unpin conversations."""
     _update(ids, "is no longer pinned", as_json=as_json, pinned=False)
+
+
+@click.command(cls=StoreCommand)
+@click.argument("id", type=lookup.SessionParam())
+@_labels_argument
+@options.as_json
+def label(id: str, labels: tuple[str, ...], as_json: bool) -> None:
+    """Add labels to a conversation.
+
+    `sessions list --label` lists the conversations with a label. Labels that a conversation has already are kept.
+    """
+    with store_access.open_for_writing() as store:
+        session = store.find_session(id).update(add_labels=[*labels])
+    _print_labels(session, as_json=as_json)
+
+
+@click.command(cls=StoreCommand)
+@click.argument("id", type=lookup.SessionParam())
+@_labels_argument
+@options.as_json
+def unlabel(id: str, labels: tuple[str, ...], as_json: bool) -> None:
+    """Remove labels from a conversation."""
+    with store_access.open_for_writing() as store:
+        session = store.find_session(id).update(remove_labels=[*labels])
+    _print_labels(session, as_json=as_json)
+
+
+def _print_labels(session: Session, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"sessions": [to_plain(session)]})
+        return
+    state = f"has the labels {', '.join(session.labels)}" if session.labels else "has no labels"
+    print_note(f"{lookup.session_label(session)} {state}.")
 
 
 @click.command(cls=StoreCommand)
@@ -104,6 +143,6 @@ def fork(id: str, at: str | None, title: str | None, new: str | None, as_json: b
     if as_json:
         print_json({"sessions": [new_session.to_dict()]})
         return
-    click.echo(new_session.id)
+    click.echo(escape_unprintable(new_session.id))
     if is_terminal():
         print_note(f"The fork shares {pluralize(messages, 'message')} with {lookup.session_label(origin)}.")

@@ -12,7 +12,7 @@ from recollect.cli.group import StoreCommand
 from recollect.cli.json_output import print_page
 from recollect.cli.output import Cell, Column, glyph, is_terminal, print_note, print_table, sanitize
 from recollect.cli.times import now
-from recollect.model.humanize import format_count, format_relative
+from recollect.model.humanize import escape_unprintable, format_count, format_relative
 from recollect.model.value import format_iso
 
 _PAGE = 1_000  # sessions per query with --all; the maximum of the store
@@ -43,6 +43,7 @@ _COLUMNS = (
     show_default=True,
     help="Sort by latest activity, by creation (newest first), or by title.",
 )
+@click.option("--oldest-first", is_flag=True, help="Reverse the order: oldest first, or titles from Z to A.")
 @click.option("--pinned-first", is_flag=True, help="List pinned conversations first.")
 @options.filters
 @options.as_json
@@ -73,18 +74,19 @@ def list_(*, limit: int, everything: bool, after: str | None, sort: str, as_json
 def _rows(sessions: list[Any], counts: list[int]) -> Iterator[list[Cell]]:
     short_ids = _short_ids([session.id for session in sessions])
     for session, messages in zip(sessions, counts, strict=True):
-        marks = [name for name, at in (("pinned", session.pinned_at), ("archived", session.archived_at)) if at]
+        info = session.info
+        marks = [name for name, at in (("pinned", info.pinned_at_ms), ("archived", info.archived_at_ms)) if at]
         delegates = str(session.delegate_count or "")
         title_style = None if session.title else {"dim": True}
         cells = [
-            Cell(short_ids[session.id], session.id),
+            Cell(escape_unprintable(short_ids[session.id]), escape_unprintable(session.id)),
             Cell(session.title or glyph("line"), session.title or "", title_style),
             Cell(f"{messages:,}", str(messages)),
             Cell(format_count(session.token_count), str(session.token_count)),
             Cell(f"+{delegates}" if delegates else "", delegates),
             Cell(session.channel or ""),
             Cell(session.model or ""),
-            Cell(format_relative(session.deleted_at or session.active_at, now()), format_iso(session.active_at)),
+            Cell(format_relative(info.deleted_at_ms or info.active_at_ms, now()), format_iso(info.active_at_ms)),
         ]
         mark = Cell("".join(glyph("pin" if name == "pinned" else name) for name in marks), ",".join(marks))
         yield [mark, *cells] if is_terminal() else [*cells, mark]

@@ -11,6 +11,7 @@ import click
 from recollect.cli import store_access
 from recollect.cli.output import sanitize
 from recollect.errors import AmbiguousName, Conflict, SessionNotFound
+from recollect.model.humanize import escape_unprintable
 from recollect.model.title import title_sort_key
 
 if TYPE_CHECKING:
@@ -50,13 +51,16 @@ class SessionParam(click.ParamType):  # pyright: ignore[reportMissingTypeArgumen
 def _completions(sessions: Sequence[Session], prefix: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem  # noqa: PLC0415  loaded only while completing
 
-    id_matches = [session for session in sessions if session.id.startswith(prefix)]
+    # An id with control characters cannot be typed, and a shell would print them.
+    id_matches = [session for session in sessions if session.id.startswith(prefix) and session.id.isprintable()]
     items = [CompletionItem(session.id, help=sanitize(session.title or "")) for session in id_matches]
     lowercase_prefix = prefix.casefold()
     title_matches = [
         session for session in sessions if prefix and (session.title or "").casefold().startswith(lowercase_prefix)
     ]
-    return items + [CompletionItem(sanitize(session.title or ""), help=session.id) for session in title_matches]
+    return items + [
+        CompletionItem(sanitize(session.title or ""), help=escape_unprintable(session.id)) for session in title_matches
+    ]
 
 
 def find_sessions(store: Store, names: Sequence[str]) -> list[Session]:
@@ -111,15 +115,17 @@ def _find_in_trash(store: Store, name: str) -> Session:
     ):
         if len(candidates) > 1:
             listed_candidates = candidates[:_MAX_MATCHES]
-            matches = tuple(
-                f"{session.id} ({session.title})" if session.title else session.id for session in listed_candidates
-            )
+            matches = tuple(escape_unprintable(_match_label(session)) for session in listed_candidates)
             ids = tuple(session.id for session in listed_candidates)
             raise AmbiguousName(name=name, count=len(candidates), matches=matches, sessions=ids)
         if candidates:
             return _check_reachable(candidates[0], trash)
     message = f"No conversation in the trash matches {name!r}. Run `recollect sessions list --trash` to see the trash."
     raise SessionNotFound(message, session=name)
+
+
+def _match_label(session: Session) -> str:
+    return f"{session.id} ({session.title})" if session.title else session.id
 
 
 def _check_reachable(candidate: Session, trash: list[Session]) -> Session:
@@ -144,4 +150,5 @@ def _iter_trash(store: Store) -> Iterator[Session]:
 
 def session_label(session: Any) -> str:
     """Return the title and the id of a session for output."""
-    return f'"{sanitize(session.title)}" ({session.id})' if session.title else str(session.id)
+    id = escape_unprintable(session.id)
+    return f'"{sanitize(session.title)}" ({id})' if session.title else id

@@ -24,7 +24,7 @@ from recollect.cli.output import (
 )
 from recollect.cli.sessions import lookup
 from recollect.cli.times import now
-from recollect.model.humanize import format_relative
+from recollect.model.humanize import escape_unprintable, format_relative
 from recollect.model.value import format_iso
 
 
@@ -41,7 +41,7 @@ def search(
     """Search messages in all conversations or in one.
 
     A message must contain every word. Use "a phrase" for an exact phrase, prefix* for a prefix, and OR and NOT.
-    Filters: role:user, tool:read, model:NAME, channel:cli, before:2026-01-31, after:2026-01-01, pinned:yes,
+    Filters: role:user, tool:read, model:NAME, channel:cli, label:NAME, before:2026-01-31, after:2026-01-01, pinned:yes,
     archived:yes. On a pipe, each line has tab-separated fields: conversation, message, role, time, title, excerpt.
     """
     filters = options.to_store_filters(filter_options)
@@ -49,8 +49,10 @@ def search(
         if session is not None:
             filters["session"] = store.find_session(session).id
         page = store.search(" ".join(query), limit, after=after, **filters)
-    if page.hindered is not None:
-        print_note(f"The newest messages were not searched: the index could not be updated. {sanitize(page.hindered)}")
+    if page.index_error is not None:
+        print_note(
+            f"The newest messages were not searched: the index could not be updated. {sanitize(page.index_error)}"
+        )
     if as_json:
         print_page("hits", page, page.next)
         return
@@ -66,7 +68,14 @@ def search(
 
 
 def _format_line(hit: Any) -> str:
-    fields = (hit.session, hit.message or "", hit.role or "", format_iso(hit.created_at), hit.title or "", hit.text)
+    fields = (
+        escape_unprintable(hit.session),
+        hit.message or "",
+        hit.role or "",
+        format_iso(hit.created_at_ms),
+        hit.title or "",
+        hit.text,
+    )
     return "\t".join(sanitize(field) for field in fields)
 
 
@@ -76,9 +85,10 @@ def _print_hits(hits: Iterable[Any]) -> None:
     for index, (session, group) in enumerate(itertools.groupby(hits, key=lambda hit: hit.session)):
         session_hits = list(group)
         title = paint(truncate(sanitize(session_hits[0].title or "(no title)"), terminal_columns()), bold=True)
-        click.echo(f"{'' if index == 0 else chr(10)}{title}\n{paint(truncate(session, terminal_columns()), fg='cyan')}")
+        id = paint(truncate(escape_unprintable(session), terminal_columns()), fg="cyan")
+        click.echo(f"{'' if index == 0 else chr(10)}{title}\n{id}")
         for hit in session_hits:
-            facts = [hit.message or "title", hit.tool or hit.role, format_relative(hit.created_at, now())]
+            facts = [hit.message or "title", hit.tool or hit.role, format_relative(hit.created_at_ms, now())]
             click.echo("  " + paint(dot.join(sanitize(fact) for fact in facts if fact), dim=True))
             for line in _format_excerpt(hit.text, hit.marks, terminal_columns() - 4):
                 click.echo(f"    {line}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 from collections.abc import Iterable, Iterator
@@ -29,7 +28,14 @@ from recollect.cli.times import format_minute, format_short, now
 from recollect.errors import StoreError
 from recollect.formats import display
 from recollect.formats.display import is_truncated
-from recollect.model.humanize import format_count, format_duration, format_relative, format_size, pluralize
+from recollect.model.humanize import (
+    escape_unprintable,
+    format_count,
+    format_duration,
+    format_relative,
+    format_size,
+    pluralize,
+)
 from recollect.model.json import UNSET
 from recollect.model.message import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from recollect.model.message import Message, Part, ToolCall
     from recollect.model.session import Branch
     from recollect.store import Session, Store
+    from recollect.types import MessageId
 
 
 @click.command(cls=StoreCommand)
@@ -54,7 +61,7 @@ def show(id: str, last: int | None, branch: int | None, full: bool, plain: bool,
     """
     with store_access.open_for_reading() as store:
         session = _find_session(store, id)
-        branches = session.branches()
+        branches = session.branches.list()
         if as_json:
             fields = {**session.to_dict(), "branches": [item.to_dict() for item in branches]}
             print_object_with_list(fields, "messages", _read_messages(session, last, branch))
@@ -65,7 +72,7 @@ def show(id: str, last: int | None, branch: int | None, full: bool, plain: bool,
         formatter = TranscriptFormatter(
             session,
             branches,
-            session.tool_calls(),
+            session.tools.list(),
             messages=messages,
             full=full or not is_terminal(),
             markdown=markdown,
@@ -82,24 +89,29 @@ def show(id: str, last: int | None, branch: int | None, full: bool, plain: bool,
 def _find_session(store: Store, name: str) -> Session:
     """Find a session. Close turns of processes that have ended first; their tool calls would appear to run forever."""
     session = store.find_session(name)
-    if any(turn.status == "open" for turn in session.turns()):
+    if any(turn.status == "open" for turn in session.turns.list()):
         with contextlib.suppress(StoreError):  # a read-only store is shown without this
-            store.recover(session.id)
+            store.maintenance.recover(session.id)
     return session.refresh()
 
 
 def _read_messages(session: Session, last: int | None, branch: int | None) -> Iterable[Message]:
-    if branch is None:
-        return session.iter_messages() if last is None else session.messages(last)
-    messages = session.iter_messages(branch=branch)
-    return messages if last is None else collections.deque(messages, last)
+    return _read_pages(session, branch or session.branch) if last is None else session.messages(last, branch=branch)
+
+
+def _read_pages(session: Session, branch: int) -> Iterator[Message]:
+    """Yield all messages, a page at a time, so that memory does not grow with the session."""
+    after: MessageId = 0
+    while page := session.messages(after=after, branch=branch):
+        yield from page
+        after = page[-1].id
 
 
 _MAX_OUTPUT_LINES = 12  # lines of tool output on a terminal; enough to recognize it without hiding the conversation
 _MAX_REASONING_LINES = 4  # lines of reasoning on a terminal, which matters less than the answer
 _INDENT = "  "
 _ROLE_COLORS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
-_STATUS_STYLES = {"success": ("good", "green"), "error": ("bad", "red"), "canceled": ("bad", "yellow")}
+_STATUS_STYLES = {"success": ("good", "green"), "error": ("bad", "red"), "cancelled": ("bad", "yellow")}
 
 
 class TranscriptFormatter:
@@ -127,17 +139,19 @@ class TranscriptFormatter:
     def head(self, branch: int | None = None) -> str:
         """Return the heading: title, facts, and the other branches."""
         session = self._session
-        facts = [session.id, session.model, session.channel if ":" not in session.id else None]
+        facts = [escape_unprintable(session.id), session.model, session.channel if ":" not in session.id else None]
         facts += [pluralize(self._messages, "message"), f"{format_count(session.token_count)} tokens"]
         facts += [
-            f"active {format_relative(session.active_at, now())}",
+            f"active {format_relative(session.info.active_at_ms, now())}",
             session.status if session.status != "active" else None,
         ]
         facts += ["pinned" if session.pinned_at else None, "archived" if session.archived_at else None]
         lines = [paint(sanitize(session.title or "(no title)"), bold=True)]
         lines += [paint(line, dim=True) for line in _wrap_facts([fact for fact in facts if fact])]
+        if session.labels:
+            lines.append(paint(sanitize(f"labels: {', '.join(session.labels)}"), dim=True))
         if session.parent:
-            lines.append(paint(sanitize(f"{session.relation} of {session.parent}"), dim=True))
+            lines.append(paint(f"{session.relation} of {escape_unprintable(session.parent)}", dim=True))
         if len(self._branches) > 1:
             current = branch or session.branch
             others = ", ".join(str(item.id) for item in self._branches if item.id != current)
@@ -157,7 +171,7 @@ class TranscriptFormatter:
 
     def _title(self, message: Message) -> str:
         role = paint(f"{glyph('role')} {message.role}", fg=_ROLE_COLORS[message.role], bold=True)
-        time_text = format_short(message.created_at) if is_terminal() else format_minute(message.created_at)
+        time_text = format_short(message.created_at_ms) if is_terminal() else format_minute(message.created_at_ms)
         facts = [message.id, time_text, sanitize(message.model) if message.model else None]
         details = paint(f" {glyph('dot')} ".join(fact for fact in facts if fact), dim=True)
         state_label = "" if message.state == "completed" else message.state

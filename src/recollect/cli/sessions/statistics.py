@@ -111,7 +111,7 @@ def tools(tool: str | None, since: int | None, until: int | None, by: Period | N
     fields: tool, period, calls, failures, cancelled, unanswered, p50 and p95 in milliseconds.
     """
     with store_access.open_for_reading() as store:
-        tool_stats = store.tool_stats(since=since, until=until, tool=tool, period=by, utc_offset=utc_offset())
+        tool_stats = store.tools.stats(since=since, until=until, tool=tool, period=by, utc_offset=utc_offset())
     if as_json:
         print_json({"tools": [to_plain(item) for item in tool_stats]})
         return
@@ -131,7 +131,7 @@ def _tool_row(item: Any) -> list[Cell]:
         Cell(item.period or ""),
         Cell(f"{item.calls:,}", str(item.calls)),
         Cell(f"{item.failures:,}{share}", str(item.failures), failed),
-        Cell(f"{item.canceled:,}" if item.canceled else "", str(item.canceled)),
+        Cell(f"{item.cancelled:,}" if item.cancelled else "", str(item.cancelled)),
         Cell(f"{item.unanswered:,}" if item.unanswered else "", str(item.unanswered)),
         Cell(format_duration(item.p50_ms), "" if item.p50_ms is None else str(item.p50_ms)),
         Cell(format_duration(item.p95_ms), "" if item.p95_ms is None else str(item.p95_ms)),

@@ -1,12 +1,14 @@
 """The PostgreSQL engine for asyncio and trio: writer threads with group commit, and threads for other operations.
 
-Operations that are confined to one session run side by side in one transaction: they share round trips and one fsync of
-the server, and none is acknowledged before it. If one is refused, the others run again without it, and it runs alone.
-Any other operation gets its own transaction.
+Operations of one owner that are confined to one session run side by side in one transaction: they share round trips and
+one fsync of the server, and none is acknowledged before it. If one is refused, the others run again without it, and it
+runs alone. Any other operation gets its own transaction. Operations of different owners never share one, because the
+transaction sets the owner for row-level security.
 """
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import weakref
@@ -17,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.event_loop import run_in_thread, running_loop
-from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
 from recollect.engine.write_queue import QueuedOperation, WriteQueue, deliver_results
 from recollect.errors import StoreClosed, StoreUnavailable
@@ -35,22 +36,22 @@ _WRITER_THREADS = 2  # one sends its batch while the other waits for the server'
 
 
 class AsyncPostgresEngine:
-    """Runs an operation in a transaction that it may share with others that wait at the same time."""
+    """Runs an operation in a transaction that it may share with others of the same owner that wait at the same time."""
 
-    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0) -> None:
-        self._server = DatabaseServer(url, owner, timeout)
-        self._start()
+    def __init__(self, shared: SharedServer, owner: str) -> None:
+        self._shared = shared
+        self._owner = owner
 
-    def _start(self) -> None:
-        self._workers = _WorkerThreads(self._server)
-        self._write_queue = WriteQueue(self._workers.jobs)
-        # Not at interpreter exit: acknowledged operations are on disk, and daemon threads may end at any point.
-        weakref.finalize(self, self._workers.drop).atexit = False
+    def as_owner(self, owner: str) -> AsyncPostgresEngine:
+        """Return an engine for another owner on the same connections and threads."""
+        if self._shared.is_closed:
+            raise StoreClosed
+        return AsyncPostgresEngine(self._shared, owner)
 
     @property
     def path(self) -> str:
         """The URL of the server, without the password."""
-        return self._server.path
+        return self._shared.server.path
 
     @property
     def maintenance(self) -> None:
@@ -69,14 +70,13 @@ class AsyncPostgresEngine:
 
         If the task is cancelled before the operation begins, it is withdrawn; an operation that has begun completes.
         """
-        if self._write_queue.closed:
-            raise StoreClosed
-        if self._server.after_fork():
-            self._start()
+        shared = self._shared
+        shared.prepare()
         loop = running_loop()
         if not op.writes:
-            return await self._write_queue.run_in_executor(self._workers.executor, self._server.read, op, loop)
-        return await self._write_queue.wait(op, loop)
+            read = functools.partial(shared.server.read, op, self._owner)
+            return await shared.write_queue.run_in_executor(shared.workers.executor, read, loop)
+        return await shared.write_queue.wait(op, loop, self._owner)
 
     async def run_blocking(self, work: Callable[[], T]) -> T:
         """Run a blocking function in a thread, and return its result."""
@@ -90,19 +90,49 @@ class AsyncPostgresEngine:
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all connections."""
-        if self._write_queue.closed:
+        if self._shared.is_closed:
             raise StoreClosed
-        return ServerChangeNotifier(self._server.address, self._server.owner)
+        return self._shared.server.change_notifier(self._owner)
+
+    async def close(self) -> None:
+        """Finish the queued operations and close, also for other owners. Closing twice is allowed."""
+        await self._shared.close()
+
+
+class SharedServer:
+    """A server with its write queue and threads, which the engines of all owners use."""
+
+    def __init__(self, server: DatabaseServer) -> None:
+        self.server = server
+        self._start()
+
+    def _start(self) -> None:
+        self.workers = _WorkerThreads(self.server)
+        self.write_queue = WriteQueue(self.workers.jobs)
+        # Not at interpreter exit: acknowledged operations are on disk, and daemon threads may end at any point.
+        weakref.finalize(self, self.workers.drop).atexit = False
+
+    @property
+    def is_closed(self) -> bool:
+        """True after close()."""
+        return self.write_queue.closed
+
+    def prepare(self) -> None:
+        """Raise StoreClosed after close(). Start threads if this process was forked since the last use."""
+        if self.write_queue.closed:
+            raise StoreClosed
+        if self.server.after_fork():
+            self._start()
 
     async def close(self) -> None:
         """Finish the queued operations and close. Closing twice is allowed."""
         # In a forked child, threads, locks and connections are the parent's, and nothing was queued here.
-        if self._server.is_forked:
-            self._write_queue = WriteQueue(queue.SimpleQueue())
-            self._write_queue.close()
-            self._server.close()
-        elif self._write_queue.close():
-            await run_in_thread(self._workers.finish)
+        if self.server.is_forked:
+            self.write_queue = WriteQueue(queue.SimpleQueue())
+            self.write_queue.close()
+            self.server.close()
+        elif self.write_queue.close():
+            await run_in_thread(self.workers.finish)
 
 
 class _WorkerThreads:
@@ -151,31 +181,36 @@ class _WorkerThreads:
         self._server.close()
 
     def _work(self) -> None:
-        """Take a batch, commit it and deliver the results, until the queue is closed."""
+        """Take batches, commit them and deliver the results, until the queue is closed."""
         while True:
-            batch, is_open = self._take_batch()
-            if batch:
-                self._commit(batch)
-                batch.clear()  # an error's traceback refers to its waiter, and so keeps the engine alive
+            batches, is_open = self._take_batches()
+            while batches:
+                batch = batches.pop()
+                if batches:  # of another owner: its commit need not wait for this one
+                    self.executor.submit(self._commit, batch)
+                else:
+                    self._commit(batch)
+                batch = []  # an error's traceback refers to its waiter, and so keeps the engine alive
             if not is_open:
                 self.jobs.put(None)  # for the other writer thread
                 break
         if self._running.pop() == 0 and self._is_dropped:  # list.pop() is atomic: exactly one thread is the last
             self._close_connections()
 
-    def _take_batch(self) -> tuple[list[QueuedOperation], bool]:
-        """Return the next batch and whether the queue is still open. The batch has at most half of the queue.
+    def _take_batches(self) -> tuple[list[list[QueuedOperation]], bool]:
+        """Return the next batches, one for each owner, and whether the queue is still open.
 
-        Half, so that both writer threads have work. Operations that cannot share a transaction run alone or later.
+        They have at most half of the queue, so that both writer threads have work. Operations that cannot share a
+        transaction run alone or later.
         """
-        jobs, batch = self.jobs, dict[str, QueuedOperation]()
+        jobs, batches = self.jobs, dict[str, dict[str, QueuedOperation]]()
         job = jobs.get()
-        max_batch = max(min(jobs.qsize() // 2, _MAX_BATCH), 1)
+        max_count, count = max(min(jobs.qsize() // 2, _MAX_BATCH), 1), 0
         later: list[QueuedOperation] = []
         try:
             while job is not None:
-                self._dispatch(job, batch, later)
-                if len(batch) >= max_batch:
+                count += self._dispatch(job, batches, later)
+                if count >= max_count:
                     break
                 job = jobs.get_nowait()
         except queue.Empty:
@@ -187,21 +222,24 @@ class _WorkerThreads:
             jobs.put(None)  # the end of the queue comes after the operations that were put back
             is_open = True
         # Sorted by session id, as in every batch, so that two transactions never deadlock on their sessions.
-        return [batch[name] for name in sorted(batch)], is_open
+        return [[batch[name] for name in sorted(batch)] for batch in batches.values()], is_open
 
-    def _dispatch(self, job: QueuedOperation, batch: dict[str, QueuedOperation], later: list[QueuedOperation]) -> None:
-        """Add an operation to the batch, run it alone if it touches other sessions, or defer it.
+    def _dispatch(
+        self, job: QueuedOperation, batches: dict[str, dict[str, QueuedOperation]], later: list[QueuedOperation]
+    ) -> bool:
+        """Add an operation to the batch of its owner, run it alone if it touches other sessions, or defer it.
 
-        Of one session only one operation runs per batch; later ones wait, in order.
+        Of one session only one operation runs per batch; later ones wait, in order. Return whether it was added.
         """
-        session = job.op.session
-        if session in batch:
+        session, batch = job.op.session, batches.get(job.owner)
+        if session is not None and batch is not None and session in batch:
             later.append(job)
         elif job.take():
-            if session is None:  # on another thread: it may wait for locks, and the batch must not
-                self._submit(job)
-            else:
-                batch[session] = job
+            if session is not None:
+                batches.setdefault(job.owner, {})[session] = job
+                return True
+            self._submit(job)  # on another thread: it may wait for locks, and a batch must not
+        return False
 
     def _submit(self, job: QueuedOperation) -> None:
         """Run an operation alone on another thread, or on this one if the program ends and executors refuse work."""
@@ -212,13 +250,13 @@ class _WorkerThreads:
 
     def _run_alone(self, job: QueuedOperation) -> None:
         try:
-            job.result, job.error = self._server.write(job.op), None
+            job.result, job.error = self._server.write(job.op, job.owner), None
         except BaseException as error:  # noqa: BLE001  raised where the result is awaited
             job.error = error
         deliver_results([job])
 
     def _commit(self, batch: list[QueuedOperation]) -> None:
-        """Commit operations together and deliver their results. Those that are refused run again alone."""
+        """Commit operations of one owner together and deliver their results. Those that are refused run again alone."""
         refusals: list[int] = []
         try:
             committed = self._write_together(batch, refusals)
@@ -241,7 +279,7 @@ class _WorkerThreads:
             self._commit(remaining)
 
     def _write_together(self, batch: list[QueuedOperation], refusals: list[int]) -> bool:
-        results = self._server.write_together([job.op for job in batch], refusals.append)
+        results = self._server.write_together([job.op for job in batch], batch[0].owner, refusals.append)
         for job, result in zip(batch, results or (), strict=False):
             job.result = result
         return results is not None

@@ -35,8 +35,6 @@ APPEND_WITH_CALLS = Query("session_append_with_calls", AdvancedRow)
 SAVE_TURN = Query("session_save", AdvancedRow)
 SAVE_TURN_WITH_CALLS = Query("session_save_with_calls", AdvancedRow)
 APPEND_LOOKUP = Query("session_append_lookup", AdvancedRow)
-OPEN = Query("session_open", StoredSessionRow)
-ENSURE = Query("session_ensure", StoredSessionRow)
 CREATE = Query("session_create", StoredSessionRow)
 CREATE_LOOKUP = Query("session_create_lookup", StoredSessionRow)
 PINNED_FIRST = Query("sessions_pinned_first", ListedSessionRow)
@@ -114,6 +112,10 @@ def _read_advanced(rows: list[Row]) -> AdvancedRow | None:
     return AdvancedRow._make(rows[0]) if rows else None
 
 
+def _read_sessions(rows: list[Row]) -> list[StoredSessionRow]:
+    return list(map(StoredSessionRow._make, rows))
+
+
 def _read_session(rows: list[Row]) -> StoredSessionRow | None:
     return StoredSessionRow._make(rows[0]) if rows else None
 
@@ -164,18 +166,14 @@ class PostgresFastPaths:
         return FastStatement(statement, params, values, _read_advanced, lookup=lookup, probe=probe)
 
     def open_session(self, request: OpenSessionRequest) -> FastStatement:
-        """Read a session and move it to the top of the list."""
-        statement, params = self._registry.statement(OPEN.name), msgspec.structs.asdict(request)
-        return FastStatement(statement, params, statement.values(params), _read_session)
+        """Read a session."""
+        return self._read("session_get", msgspec.structs.asdict(request), _read_sessions)
 
     def ensure_session(self, request: EnsureSessionRequest) -> FastStatement:
-        """Open a session, or create it. Repeating that has the same result, unless it must not exist."""
+        """Create a session."""
         params = {
             **request.columns, "owner": request.owner, "id": request.id, "now": request.now, "parent": request.parent
         }  # fmt: skip
-        if request.may_exist:
-            statement = self._registry.statement(ENSURE.name)
-            return FastStatement(statement, params, statement.values(params), _read_session)
         statement, lookup, probe = map(
             self._registry.statement, (CREATE.name, CREATE_LOOKUP.name, "session_create_probe")
         )

@@ -17,12 +17,16 @@ from recollect.engine.postgres.errors import (
     translate_error,
     unavailable_error,
 )
+from recollect.engine.postgres.statements import PreparedStatement
 from recollect.errors import NotADatabase, RecollectError, StoreUnavailable
 
 OLDEST_VERSION = 140_000  # PostgreSQL 14, the oldest version that the tests run on
 _ADVISORY_LOCK = 0x5265636F6C6C  # "Recoll" in ASCII: advisory locks are shared by all programs of a database
 # Whether row-level security does not apply to this role.
-_BYPASSES_ROW_SECURITY = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+BYPASSES_ROW_SECURITY = PreparedStatement(
+    "role_check",
+    "SELECT coalesce((SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user), true)",
+)
 # The columns of _ServerState. The last one is the first setting that differs from the value that the policies need, as
 # `name = value`: a role or database may set a default with ALTER ROLE or ALTER DATABASE.
 _SERVER_STATE = """
@@ -97,7 +101,7 @@ def _check_server(connection: psycopg.Connection[Any], url: str, owner: str) -> 
             f"PostgreSQL {display_version} is too old; Recollect needs version {OLDEST_VERSION // 10_000} or newer",
         )
     if owner:
-        _check_role(connection, url)
+        check_role(connection.execute(BYPASSES_ROW_SECURITY.text).fetchone(), url)
     row = connection.execute(_SERVER_STATE).fetchone()
     assert row is not None
     state = _ServerState(*row)
@@ -119,8 +123,8 @@ def _check_server(connection: psycopg.Connection[Any], url: str, owner: str) -> 
     return state
 
 
-def _check_role(connection: psycopg.Connection[Any], url: str) -> None:
-    row = connection.execute(_BYPASSES_ROW_SECURITY).fetchone()
+def check_role(row: tuple[Any, ...] | None, url: str) -> None:
+    """Raise StoreUnavailable if the role of a row of BYPASSES_ROW_SECURITY bypasses row-level security."""
     if row is None or row[0]:
         raise _unusable_error(
             url,

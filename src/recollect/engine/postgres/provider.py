@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from recollect import sql
 from recollect.engine.engine import AsyncEngine, Engine
+from recollect.engine.postgres.server import DatabaseServer
 from recollect.engine.postgres.sync_engine import PostgresEngine
 from recollect.lazy_imports import import_before_fork
 
@@ -17,14 +18,17 @@ def schema_version() -> int:
 
 def open(url: str, *, owner: str, timeout: float, trusted: bool = False) -> Engine:
     """Connect to a server. Unless `trusted`, a role that bypasses row-level security is refused for an owner."""
-    return PostgresEngine(url, owner=owner, timeout=timeout, trusted=trusted)
+    return PostgresEngine(DatabaseServer(url, owner, timeout, trusted=trusted), owner)
 
 
 def open_async(url: str, *, owner: str, timeout: float) -> AsyncEngine:
     """Connect to a server for concurrent tasks."""
-    from recollect.engine.postgres.async_engine import AsyncPostgresEngine  # noqa: PLC0415  it imports asyncio: 40 ms
+    from recollect.engine.postgres.async_engine import (  # noqa: PLC0415  it imports asyncio: 40 ms
+        AsyncPostgresEngine,
+        SharedServer,
+    )
 
-    return AsyncPostgresEngine(url, owner=owner, timeout=timeout)
+    return AsyncPostgresEngine(SharedServer(DatabaseServer(url, owner, timeout)), owner)
 
 
 def _load_search() -> None:

@@ -18,8 +18,10 @@ import msgspec
 import psycopg
 import psycopg_pool
 
+from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.postgres import transactions
 from recollect.engine.postgres.address import Address
+from recollect.engine.postgres.change_notifier import ChangeListener
 from recollect.engine.postgres.connections import (
     BEGIN,
     COMMIT,
@@ -40,7 +42,7 @@ from recollect.engine.postgres.errors import (
     unavailable_error,
 )
 from recollect.engine.postgres.fast_paths import FastStatement, PostgresFastPaths
-from recollect.engine.postgres.migrations import prepare_schema
+from recollect.engine.postgres.migrations import BYPASSES_ROW_SECURITY, check_role, prepare_schema
 from recollect.engine.postgres.statements import PreparedStatement, StatementRegistry
 from recollect.engine.postgres.transactions import CommitToken, CommitUnknown, EarlyLocks, LockOrderConflict
 from recollect.errors import Corrupted, RecollectError, StoreClosed, StoreUnavailable
@@ -190,7 +192,6 @@ class DatabaseServer:
 
     def __init__(self, url: str, owner: str, timeout: float, *, trusted: bool = False) -> None:
         self.address = Address(url)
-        self.owner = owner
         self.timeout = timeout
         self._registry = StatementRegistry()
         self._fast_paths = PostgresFastPaths(self._registry)
@@ -200,6 +201,8 @@ class DatabaseServer:
         self._commits = random.randrange(_SWEEP_AFTER_COMMITS)  # noqa: S311
         # The owner is passed only to check the role: a superuser would bypass row-level security.
         prepare_schema(self.address, "" if trusted else owner, timeout)
+        self._is_role_checked = trusted or bool(owner)
+        self._listener = ChangeListener(self.address)
         self._pool = self._make_pool()
         self._replica = Replica(lambda: self._make_pool(self.address.replica)) if self.address.replica else None
         _servers.add(self)
@@ -208,6 +211,11 @@ class DatabaseServer:
     def path(self) -> str:
         """The URL of the server, without the password."""
         return self.address.display_url
+
+    @property
+    def is_closed(self) -> bool:
+        """True after close()."""
+        return self._closed
 
     def _make_pool(self, conninfo: str | None = None) -> Pool:
         """Open a pool. That of the primary waits for its first connection, that of a replica does not."""
@@ -239,45 +247,62 @@ class DatabaseServer:
             connection, prepares=self.address.prepares, timeout=self.timeout
         )
 
-    def read(self, op: Operation[T]) -> T:
+    def _check_owner(self, owner: str) -> None:
+        """Raise StoreUnavailable if the role bypasses row-level security, before the first use by a named owner.
+
+        A store that was opened without an owner may have such a role; one that was opened with an owner was checked.
+        """
+        if not owner or self._is_role_checked:
+            return
+        row = self._run_with_retries(lambda pipeline, *_: _query_row(pipeline, BYPASSES_ROW_SECURITY, {}))
+        check_role(row, self.path)
+        self._is_role_checked = True
+
+    def change_notifier(self, owner: str) -> ChangeNotifier:
+        """Return a change notifier for an owner. It blocks until the server is ready to notify it."""
+        if self._closed:
+            raise StoreClosed
+        self._check_owner(owner)
+        return self._listener.open_notifier(owner)
+
+    def read(self, op: Operation[T], owner: str) -> T:
         """Run an operation that only reads, on the replica if it has everything that this store wrote."""
+        self._check_owner(owner)
         fast = self._fast_paths.prepare(op.fast)
-        if self._replica is not None and not self._closed:
+        if self._replica is not None and not op.latest and not self._closed:
             self.after_fork()
             result = self._replica.read(
-                lambda pipeline: transactions.read(pipeline, self._registry, op, self.owner, fast),
+                lambda pipeline: transactions.read(pipeline, self._registry, op, owner, fast),
                 lambda work: self._run_with_retries(lambda pipeline, *_: work(pipeline)),
             )
             if result is not None:
                 return result[0]
-        return self._run_with_retries(
-            lambda pipeline, *_: transactions.read(pipeline, self._registry, op, self.owner, fast)
-        )
+        return self._run_with_retries(lambda pipeline, *_: transactions.read(pipeline, self._registry, op, owner, fast))
 
-    def write(self, op: Operation[T]) -> T:
+    def write(self, op: Operation[T], owner: str) -> T:
         """Run an operation that writes. It is on the server's disk, exactly once, when this returns."""
-        ops = [(op, self._fast_paths.prepare(op.fast))]
-        return self._run_write(
-            lambda pipeline, commit_token, early_locks: self._write_once(pipeline, ops, commit_token, early_locks, None)
-        )[0]
+        return self._run_write([op], owner, None)[0]
 
-    def write_together(self, ops: Sequence[Operation[Any]], exclude: Callable[[int], None]) -> list[Any] | None:
-        """Run operations side by side in one transaction. Return None if one was refused and nothing was written.
+    def write_together(
+        self, ops: Sequence[Operation[Any]], owner: str, exclude: Callable[[int], None]
+    ) -> list[Any] | None:
+        """Run operations of one owner side by side in one transaction. Return None if one was refused: none is written.
 
         `exclude` receives the index of each operation that has no result; if there are results, these operations have
         written nothing and may run again alone.
         """
-        statements = [(op, self._fast_paths.prepare(op.fast)) for op in ops]
-        return self._run_write(
-            lambda pipeline, commit_token, early_locks: self._write_once(
-                pipeline, statements, commit_token, early_locks, exclude
-            )
-        )
+        return self._run_write(ops, owner, exclude)
 
-    def _run_write(self, work: Callable[[PipelinedConnection, CommitToken, EarlyLocks], T]) -> T:
+    def _run_write(self, ops: Sequence[Operation[Any]], owner: str, exclude: Callable[[int], None] | None) -> Any:
         """Run a write, and make the replica catch up before its next read, also if the outcome is unknown."""
+        self._check_owner(owner)
+        statements = [(op, self._fast_paths.prepare(op.fast)) for op in ops]
         try:
-            return self._run_with_retries(work)
+            return self._run_with_retries(
+                lambda pipeline, commit_token, early_locks: self._write_once(
+                    pipeline, statements, owner, commit_token, early_locks, exclude
+                )
+            )
         finally:
             if self._replica is not None:
                 self._replica.record_write()
@@ -286,13 +311,12 @@ class DatabaseServer:
         self,
         pipeline: PipelinedConnection,
         ops: Sequence[tuple[Operation[Any], FastStatement | None]],
+        owner: str,
         commit_token: CommitToken,
         early_locks: EarlyLocks,
         exclude: Callable[[int], None] | None,
     ) -> Any:
-        results = transactions.write(
-            pipeline, self._registry, ops, self.owner, commit_token, early_locks, exclude=exclude
-        )
+        results = transactions.write(pipeline, self._registry, ops, owner, commit_token, early_locks, exclude=exclude)
         self._commits += 1
         if self._commits >= _SWEEP_AFTER_COMMITS and commit_token.at - self._last_sweep >= _SWEEP_INTERVAL:
             self._commits, self._last_sweep = 0, commit_token.at
@@ -381,7 +405,7 @@ class DatabaseServer:
         if any(run.fast is None or run.fast.lookup is None for run in runs):
             return None
         if not self._run_until_deadline(
-            lambda pipeline: transactions.recover_results(pipeline, runs, self.owner, transaction), deadline
+            lambda pipeline: transactions.recover_results(pipeline, runs, unknown.owner, transaction), deadline
         ):
             raise unavailable_error(
                 self.path, f"the reply to a change was lost, and others have changed the row since; {_OUTCOME_UNKNOWN}"
@@ -465,6 +489,7 @@ class DatabaseServer:
         """
         self._is_forked = True
         _left_to_parent.append(self._pool)
+        _left_to_parent.extend(self._listener.after_fork_in_child())
         if self._replica is not None:
             _left_to_parent.extend(self._replica.detach())
 
@@ -487,6 +512,7 @@ class DatabaseServer:
     def close(self) -> None:
         """Close every connection of this process."""
         self._closed = True
+        self._listener.close()
         if not self._is_forked:
             self._pool.close()
             if self._replica is not None:

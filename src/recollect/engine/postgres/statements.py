@@ -179,7 +179,8 @@ LOCKS = {
     for name in (
         "blobs_recount", "branches_of_tree", "message_for_update", "messages_rows",
         "search_changed_titles", "search_indexed", "search_indexed_to", "search_mark", "search_title_get",
-        "session_by_key", "session_get", "session_in_trash", "sessions_of_tree", "snapshots_outline", "turn_get",
+        "session_by_key", "session_get", "session_in_trash", "session_parent", "sessions_of_tree",
+        "snapshots_outline", "turn_get",
     )
 }  # fmt: skip
 
@@ -187,8 +188,10 @@ LOCKS = {
 SETTINGS = {
     **dict.fromkeys(
         (
-            "messages_last", "sessions_by_activity", "sessions_by_creation", "sessions_by_deletion",
-            "sessions_by_folded_title", "sessions_pinned_first",
+            "messages_last", "sessions_by_activity", "sessions_by_activity_reversed", "sessions_by_creation",
+            "sessions_by_creation_reversed", "sessions_by_deletion", "sessions_by_deletion_reversed",
+            "sessions_by_folded_title", "sessions_by_folded_title_reversed", "sessions_of_id_prefix",
+            "sessions_pinned_first",
         ),
         "settings_walk",
     ),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from recollect.engine import process
 from recollect.engine.change_notifier import ChangeNotifier
-from recollect.engine.postgres.change_notifier import ServerChangeNotifier
 from recollect.engine.postgres.server import DatabaseServer
 from recollect.errors import StoreClosed
 from recollect.storage.operation import Operation
@@ -18,11 +17,17 @@ T = TypeVar("T")
 
 
 class PostgresEngine:
-    """Runs an operation in one transaction, on a pooled connection."""
+    """Runs an operation in one transaction, on a pooled connection, for one owner. The owners share the server."""
 
-    def __init__(self, url: str, *, owner: str = "", timeout: float = 30.0, trusted: bool = False) -> None:
-        self._server = DatabaseServer(url, owner, timeout, trusted=trusted)
-        self._closed = False
+    def __init__(self, server: DatabaseServer, owner: str) -> None:
+        self._server = server
+        self._owner = owner
+
+    def as_owner(self, owner: str) -> PostgresEngine:
+        """Return an engine for another owner on the same connections."""
+        if self._server.is_closed:
+            raise StoreClosed
+        return PostgresEngine(self._server, owner)
 
     @property
     def path(self) -> str:
@@ -43,9 +48,9 @@ class PostgresEngine:
 
     def run(self, op: Operation[T]) -> T:
         """Run an operation and return its result; its writes are on the server's disk by then."""
-        if self._closed:
+        if self._server.is_closed:
             raise StoreClosed
-        return self._server.write(op) if op.writes else self._server.read(op)
+        return self._server.write(op, self._owner) if op.writes else self._server.read(op, self._owner)
 
     def search_dialect(self) -> SearchDialect:
         """Return the search of this engine."""
@@ -55,11 +60,8 @@ class PostgresEngine:
 
     def change_notifier(self) -> ChangeNotifier:
         """Return a change notifier, which reports commits of all connections."""
-        if self._closed:
-            raise StoreClosed
-        return ServerChangeNotifier(self._server.address, self._server.owner)
+        return self._server.change_notifier(self._owner)
 
     def close(self) -> None:
-        """Close the connections. Closing twice is allowed."""
-        self._closed = True
+        """Close the connections, also those of other owners. Closing twice is allowed."""
         self._server.close()

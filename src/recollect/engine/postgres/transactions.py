@@ -41,9 +41,10 @@ class CommitUnknown(Exception):
     Internal: DatabaseServer looks up the commit token, then returns the results or runs the operations again.
     """
 
-    def __init__(self, runs: Sequence[OperationRun[Any]], exclude: Callable[[int], None] | None) -> None:
+    def __init__(self, runs: Sequence[OperationRun[Any]], owner: str, exclude: Callable[[int], None] | None) -> None:
         super().__init__("the connection was lost on COMMIT")
         self.runs = runs
+        self.owner = owner
         self.exclude = exclude
 
     @property
@@ -228,7 +229,7 @@ def write(
     *,
     exclude: Callable[[int], None] | None = None,
 ) -> list[Any] | None:
-    """Run operations, each with its fast path, side by side in one transaction. Return their durable results.
+    """Run operations of one owner, each with its fast path, side by side in one transaction. Return durable results.
 
     If one raises an error, nothing is written: for a single operation the error is raised; of several, `exclude`
     receives the index of each that failed, and None is returned. If several were committed with their fast paths,
@@ -239,7 +240,7 @@ def write(
     runs = [OperationRun(op, registry, pipeline, fast) for op, fast in ops]
 
     def commit() -> list[list[Row]]:
-        return _commit_runs(pipeline, runs, exclude)
+        return _commit_runs(pipeline, runs, owner, exclude)
 
     begin_write(pipeline, owner, commit_token)
     for statement, values in early_locks:
@@ -269,17 +270,20 @@ def write(
 
 
 def _commit_runs(
-    pipeline: PipelinedConnection, runs: Sequence[OperationRun[Any]], exclude: Callable[[int], None] | None
+    pipeline: PipelinedConnection,
+    runs: Sequence[OperationRun[Any]],
+    owner: str,
+    exclude: Callable[[int], None] | None,
 ) -> list[list[Row]]:
     """Commit, and return the rows of the statements that were sent before COMMIT and not waited for."""
     pipeline.send(COMMIT, [])
     try:
         return pipeline.receive(end=True)
     except ConnectionLost as loss:
-        raise CommitUnknown(runs, exclude) from loss
+        raise CommitUnknown(runs, owner, exclude) from loss
     except psycopg.Error as error:
         if error.sqlstate in CONNECTION_ENDED:  # a pooler may report this after the server has committed
-            raise CommitUnknown(runs, exclude) from error
+            raise CommitUnknown(runs, owner, exclude) from error
         raise
 
 

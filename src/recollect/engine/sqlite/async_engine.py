@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import apsw
 
@@ -58,6 +58,12 @@ class AsyncSqliteEngine:
         # Not at interpreter exit: acknowledged operations are on disk, and daemon threads may end at any point.
         weakref.finalize(self, self._writer.drop).atexit = False
 
+    def as_owner(self, owner: str) -> Self:  # noqa: ARG002  for servers
+        """Return this engine: operations name their owner, and a file has no further separation."""
+        if self._write_queue.closed:
+            raise StoreClosed
+        return self
+
     def holder(self) -> str:
         """Return the holder name of this process, which operations store in the file."""
         return self._file.holder()
@@ -82,7 +88,8 @@ class AsyncSqliteEngine:
             self._start()
         loop = running_loop()
         if not op.writes and not self._file.memory:
-            return await self._write_queue.run_in_executor(self._writer.readers, self._file.read, op, loop)
+            read = functools.partial(self._file.read, op)
+            return await self._write_queue.run_in_executor(self._writer.readers, read, loop)
         return await self._write_queue.wait(op, loop)
 
     def search_dialect(self) -> SearchDialect:

@@ -230,7 +230,10 @@ class DatabaseFile(Forkable):
 
     def _open_reader(self) -> apsw.Connection:
         try:
-            connection = connect_reader(self.path, self.timeout)
+            try:
+                connection = connect_reader(self.path, self.timeout)
+            except apsw.IOError:  # SQLite reads the header of the file here, and a failed read may be transient
+                connection = connect_reader(self.path, self.timeout)
         except apsw.Error as error:
             raise self.transactions.translate_error(error) from error
         with contextlib.suppress(apsw.Error):  # the first read of a damaged file reports it

@@ -1,9 +1,10 @@
-"""The fast paths of SQLite: an append in four statements, opening a session in three, a list in one.
+"""The fast paths of SQLite: an append in four statements, a list in one.
 
 The steps write a session row with UPDATE ... RETURNING, for which SQLite collects the returned rows in a temporary
 table: 32 microseconds, against 15 for a SELECT and an UPDATE with the values computed here, in an append that takes 85
-microseconds of CPU time. Reading the last messages needs no fast path: a statement costs no round trip. A list has one,
-because the steps prepare several stages and filters: 60 microseconds for a page of 20 sessions, against 70.
+microseconds of CPU time. Reading a session or the last messages needs no fast path: a statement costs no round trip. A
+list has one, because the steps prepare several stages and filters: 60 microseconds for a page of 20 sessions, against
+70.
 """
 
 from __future__ import annotations
@@ -17,12 +18,9 @@ from recollect.storage.fast_paths import (
     ACTIVITY_RESOLUTION,
     AdvancedRow,
     AppendRequest,
-    EnsureSessionRequest,
     FastPath,
     ListSessionsRequest,
-    OpenSessionRequest,
     SaveTurnRequest,
-    StoredSessionRow,
 )
 from recollect.storage.operation import Query, Row
 
@@ -46,18 +44,8 @@ class AppendStateRow(NamedTuple):
     order_state: int
 
 
-class OpenStateRow(NamedTuple):
-    """The state of a session before it is opened, and the activity time of the session at the top of the list."""
-
-    session: int
-    open_turns: int
-    active_at: int
-    newest_activity: int
-
-
-# The rows of both are unpacked as plain tuples: a row class costs about 0.2 microseconds.
+# Its rows are unpacked as plain tuples: a row class costs about 0.2 microseconds.
 APPEND_STATE = Query("session_append_state", AppendStateRow)
-OPEN_STATE = Query("session_open_state", OpenStateRow)
 
 
 class SqliteFastPaths:
@@ -68,8 +56,6 @@ class SqliteFastPaths:
         self.handlers: dict[type[FastPath[Any]], Callable[[apsw.Connection, Any], Any]] = {
             AppendRequest: self.append,
             SaveTurnRequest: self.save_turn,
-            OpenSessionRequest: self.open_session,
-            EnsureSessionRequest: self.open_session,
             ListSessionsRequest: self.list_sessions,
         }
 
@@ -88,23 +74,6 @@ class SqliteFastPaths:
             self._insert(connection, request, row, first)
             connection.execute(self._queries["turn_insert"], (row.head, first, *request.turn, None, None))
         return row
-
-    def open_session(
-        self, connection: apsw.Connection, request: OpenSessionRequest | EnsureSessionRequest
-    ) -> StoredSessionRow | None:
-        """Read a session and move it to the top of the list. Creating one is left to the steps."""
-        if type(request) is EnsureSessionRequest and not request.may_exist:
-            return None
-        queries = self._queries
-        keys: list[Row] = connection.execute(queries[OPEN_STATE.name], (request.owner, request.id)).fetchall()
-        if not keys:
-            return None
-        ((session, open_turns, active_at, newest),) = keys
-        if open_turns:
-            return None
-        connection.execute(queries["session_write_active"], (max(active_at, request.now, newest + 1), session))
-        rows: list[Row] = connection.execute(queries["session_by_key"], {"session": session}).fetchall()
-        return StoredSessionRow._make(rows[0])
 
     def list_sessions(self, connection: apsw.Connection, request: ListSessionsRequest) -> list[Row] | None:
         """Read a page of a list. Pinned sessions first takes several statements."""

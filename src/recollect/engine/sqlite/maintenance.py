@@ -239,7 +239,7 @@ def _read_backup(reader: apsw.Connection, path: str) -> Backup:
     counts: Any = reader.execute("SELECT count(*), max(active_at), (SELECT count(*) FROM messages) FROM sessions").get
     sessions, active_at, messages = counts
     size = os.stat(path).st_size
-    return Backup(path=path, bytes=size, schema=version, sessions=sessions, messages=messages, active_at=active_at)
+    return Backup(path=path, bytes=size, schema=version, sessions=sessions, messages=messages, active_at_ms=active_at)
 
 
 def restore_backup(source: str, path: str, now: int, *, verify: bool = True, timeout: float = 30.0) -> str | None:
@@ -458,7 +458,7 @@ def _measure_tables(file: DatabaseFile, connection: apsw.Connection) -> Space:
     page = _query_number(connection, "PRAGMA page_size")
     total = page * _query_number(connection, "PRAGMA page_count")
     free = page * _query_number(connection, "PRAGMA freelist_count")
-    messages = tables.get("messages", 0)
+    messages = tables.get("messages", 0) + tables.get("message_versions", 0)
     output = min(_tool_output_bytes(connection), messages)
     attachments = tables.get("blobs", 0)
     index = sum(size for name, size in tables.items() if name in indexes or name.startswith(_SEARCH_PREFIX))

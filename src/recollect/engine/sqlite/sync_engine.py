@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import Maintenance
@@ -26,6 +26,12 @@ class SqliteEngine:
         self._file = DatabaseFile(path, timeout, CHECKPOINT_PAGES)
         self._lock = threading.Lock()
         self._closed = False
+
+    def as_owner(self, owner: str) -> Self:  # noqa: ARG002  for servers
+        """Return this engine: operations name their owner, and a file has no further separation."""
+        if self._closed:
+            raise StoreClosed
+        return self
 
     def holder(self) -> str:
         """Return the holder name of this process, which operations store in the file."""

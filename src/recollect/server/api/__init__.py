@@ -12,9 +12,9 @@ from recollect.server.api import (
     event_stream,
     health,
     messages,
+    records,
     search,
     sessions,
-    settings,
     statistics,
     transfer,
     turns,
@@ -24,7 +24,7 @@ PATH = "/api/v1"
 _HANDLERS: list[Any] = [
     *health.ROUTES, *sessions.SESSION_ROUTES, *sessions.BRANCH_ROUTES, *messages.MESSAGE_ROUTES, *messages.FILE_ROUTES,
     *turns.TURN_ROUTES, *turns.TOOL_CALL_ROUTES, *chat.CHAT_ROUTES, *chat.APPROVAL_ROUTES, *search.ROUTES,
-    *compactions.COMPACTION_ROUTES, *compactions.SNAPSHOT_ROUTES, *settings.ROUTES, *transfer.ROUTES,
+    *compactions.COMPACTION_ROUTES, *compactions.SNAPSHOT_ROUTES, *records.ROUTES, *transfer.ROUTES,
     *statistics.ROUTES, *event_stream.ROUTES,
 ]  # fmt: skip
 ROUTES: list[Any] = [Router(PATH, route_handlers=_HANDLERS)]

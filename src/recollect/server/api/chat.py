@@ -18,7 +18,6 @@ from recollect.agent.commands import COMMANDS, Action
 from recollect.errors import InvalidValue
 from recollect.model.message import AttachmentPart
 from recollect.server import actions, attachments
-from recollect.server.access import encode_path_segment
 from recollect.server.account import Account
 from recollect.server.api import event_stream, schemas
 from recollect.server.api.responses import (
@@ -29,6 +28,7 @@ from recollect.server.api.responses import (
     open_session,
     parse_message_id,
 )
+from recollect.server.path_segments import encode_path_segment
 
 TAGS = ["chat"]
 _APPROVAL_FIELDS = ("id", "session", "call_id", "server", "tool", "arguments", "who")

@@ -51,7 +51,7 @@ async def list_compactions(
 ) -> Response[schemas.CompactionsSchema]:
     """List the compactions of the active path, oldest first, including undone ones."""
     handle = await open_session(account, session)
-    page, next_cursor = paginate(await handle.compactions(), lambda item: str(item.id), limit, after)
+    page, next_cursor = paginate(await handle.compactions.list(), lambda item: str(item.id), limit, after)
     return json_response(
         {"compactions": [item.to_dict() for item in page], "next": next_cursor}, revision=handle.revision
     )
@@ -84,7 +84,7 @@ async def undo_compaction(
 ) -> Response[schemas.CompactionSchema]:
     """Undo the last compaction, or that of a round. Its messages are in the history again."""
     handle = await open_session(account, session)
-    compaction = await handle.undo_compaction((data or Undo()).round)
+    compaction = await handle.compactions.undo((data or Undo()).round)
     return json_response(compaction.to_dict(), revision=handle.revision)
 
 
@@ -113,7 +113,7 @@ async def list_snapshots(
 ) -> Response[schemas.SnapshotsSchema]:
     """List the snapshots of a session, oldest first."""
     handle = await open_session(account, session)
-    page, next_cursor = paginate(await handle.snapshots(kind), lambda item: str(item.id), limit, after)
+    page, next_cursor = paginate(await handle.snapshots.list(kind), lambda item: str(item.id), limit, after)
     return json_response(
         {"snapshots": [item.to_dict() for item in page], "next": next_cursor}, revision=handle.revision
     )
@@ -124,7 +124,7 @@ async def keep_snapshot(account: Account, session: SessionPath, data: NewSnapsho
     """Store a title, summary or memory of a session. A snapshot of the same kind and message is replaced."""
     handle = await open_session(account, session)
     at = None if data.at is None else parse_message_id(data.at)
-    snapshot = await handle.snapshot(data.kind, data.content, at=at, tokens=data.tokens)
+    snapshot = await handle.snapshots.add(data.kind, data.content, at=at, tokens=data.tokens)
     return json_response(snapshot.to_dict(), 201, revision=handle.revision)
 
 

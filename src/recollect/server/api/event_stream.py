@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, NamedTuple
 
@@ -213,7 +214,7 @@ async def _change_events(account: Account, last_id: str | None) -> AsyncGenerato
 
 
 def _format_event_id(account: Account, number: int) -> str:
-    return f"{account.changes.run_id}-{number}-{format_iso(account.store.scope().now)}"
+    return f"{account.changes.run_id}-{number}-{format_iso(time.time_ns() // 1_000_000)}"
 
 
 async def _missed_changes(account: Account, number: int, since: str | None) -> AsyncGenerator[bytes]:
@@ -229,7 +230,7 @@ async def _missed_changes(account: Account, number: int, since: str | None) -> A
                 _PAGE_SIZE, after=after, archived=None, delegates=None, deleted=deleted
             )
             for session in page:
-                if session.updated_at >= start or (session.deleted_at or 0) >= start:
+                if session.info.updated_at_ms >= start or (session.info.deleted_at_ms or 0) >= start:
                     plain = {"session": session.id, "revision": session.revision}
                     yield format_event("change", plain, _format_event_id(account, number))
             after = page.next

@@ -21,7 +21,7 @@ STORE_TIMEOUT = 2.0
 """Seconds after which a store that has not answered counts as not ready. Load balancers probe every few seconds."""
 
 _CACHE_SECONDS = 1.0  # seconds. The route needs no token, so frequent requests must not load the database.
-_PROBE_SETTING = "server.ready"  # never set; reading a missing setting is the cheapest read
+_PROBE_KIND = "server.ready"  # never written; reading a missing record is the cheapest read
 
 _log = logging.getLogger("recollect.server")
 
@@ -51,7 +51,7 @@ class Readiness:
     async def _read(self) -> str | None:
         try:
             account = self._accounts.first() or await self._accounts.get(self._owner)
-            await account.store.setting(_PROBE_SETTING)
+            await account.store.records.get(_PROBE_KIND, "probe")
         except RecollectError as error:
             return code_of(error)
         except Exception as error:  # noqa: BLE001  after any error the server is not ready

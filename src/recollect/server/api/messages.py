@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from litestar import Response, delete, get, post, put
+from litestar import Response, delete, get, patch, post, put
 from litestar.params import PathParameter, QueryParameter
 
-from recollect import storage
-from recollect.model.message import Format, Message
+from recollect import formats
+from recollect.formats import FORMATS
+from recollect.model.message import Message, RegisteredFormat
+from recollect.model.session import SessionEdits
 from recollect.server import attachments
 from recollect.server.account import Account
 from recollect.server.api import schemas
@@ -24,13 +26,19 @@ from recollect.server.api.responses import (
     has_revision,
     json_response,
     not_modified,
-    open_matching_session,
     open_session,
     parse_message_id,
+    parse_path_end,
 )
+from recollect.server.api.sessions import FieldsSchema
+from recollect.types import Appended
 
 TAGS = ["messages"]
-MessageFormat = Annotated[Format | None, msgspec.Meta(description="The format of the messages. Detected if not given.")]
+_FORMAT_NAMES = f"{', '.join(FORMATS)}, or a format that another distribution on the server registers"
+MessageFormat = Annotated[
+    RegisteredFormat | None,
+    msgspec.Meta(description=f"The format of the messages: {_FORMAT_NAMES}. Detected if not given."),
+]
 MessageInput = Annotated[
     Any,
     msgspec.Meta(
@@ -47,6 +55,53 @@ class NewMessages(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     format: MessageFormat = None
 
 
+class NewSessionMessages(NewMessages, kw_only=True, forbid_unknown_fields=True):
+    """Messages to append to a session, and fields to change with them, all or none.
+
+    With `after` or `update`, the list of messages may be empty.
+    """
+
+    after: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="The id of the message that they follow, or 0 for the beginning. They replace the messages "
+            "after it, which stay on their branch. Without it, they follow the last message.",
+            examples=["1.17", "0"],
+        ),
+    ] = None
+    update: FieldsSchema | None = None
+
+
+_CURSOR = "a message id, a position, or a time in ISO 8601"
+_MAX_POSITION_DIGITS = 10  # the last position of a branch, 4,294,967,295, has ten
+
+
+def _parse_cursor(text: str | None) -> str | int | None:
+    """Return a cursor of a request; digits are a position."""
+    if text is not None and text.isascii() and text.isdecimal() and len(text) <= _MAX_POSITION_DIGITS:
+        return int(text)
+    return text
+
+
+class MessageReplacement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The new content of a message."""
+
+    message: Annotated[
+        Any,
+        msgspec.Meta(description="One message, in any format.", examples=[{"role": "user", "content": "[redacted]"}]),
+    ]
+    format: MessageFormat = None
+    erase: Annotated[
+        bool, msgspec.Meta(description="Whether the former content is erased. Otherwise the store keeps it.")
+    ] = False
+
+
+class MessageMarks(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Changes of the metadata of a message."""
+
+    metadata: Annotated[dict[str, Any], msgspec.Meta(description="The keys to set; null removes a key.")]
+
+
 def message_to_dict(message: Message) -> dict[str, Any]:
     """Return a message as JSON data."""
     return message.to_dict()
@@ -57,9 +112,10 @@ async def list_messages(
     account: Account,
     session: SessionPath,
     limit: Limit = 50,
-    before: Annotated[str | None, QueryParameter(description="Only messages before this message id.")] = None,
+    before: Annotated[str | None, QueryParameter(description=f"Only messages before this one: {_CURSOR}.")] = None,
     after: Annotated[
-        str | None, QueryParameter(description="Only messages after this message id; `0` starts at the first message.")
+        str | None,
+        QueryParameter(description=f"Only messages after this one: {_CURSOR}. `0` starts at the first message."),
     ] = None,
     branch: Annotated[
         int | None, QueryParameter(ge=1, le=2**31, description="Read this branch instead of the active one.")
@@ -67,29 +123,25 @@ async def list_messages(
     deleted: Annotated[bool, QueryParameter(description="Include deleted messages.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response[schemas.MessagesSchema]:
-    """Read a page of messages, oldest first: the latest, or those before or after a message."""
+    """Read a page of messages, oldest first: the latest, or those before or after a message or a time."""
     handle = await open_session(account, session)
     if has_revision(if_none_match, handle.revision):
         return not_modified(handle.revision)
-    store = account.store
-    if after is None and branch is None:
-        message_id = None if before is None else parse_message_id(before)
-        operation = storage.messages.read_backward(
-            store.scope(), handle.id, before=message_id, limit=limit, deleted=deleted
-        )
-        page = await store.run(operation)
-        older, newer = page.more is not None and page.more > 1, before is not None
+    is_latest = after is None and before is None and branch is None
+    is_backward = is_latest or (after is None and before is not None)
+    size = limit + 1  # one more than the page shows whether there is another page
+    if is_latest:
+        messages = await handle.messages(size, deleted=deleted)
     else:
-        key = None if branch is None else await store.run(storage.branches.branch_key(store.scope(), handle.id, branch))
-        start = 0 if after in (None, "0") else storage.paths.parse_message_id(parse_message_id(str(after)))[1]
-        operation = storage.messages.read_forward(
-            store.scope(), handle.id, after=start, branch=key, limit=limit, deleted=deleted
+        messages = await handle.messages(
+            after=_parse_cursor(after), before=_parse_cursor(before), limit=size, branch=branch, deleted=deleted
         )
-        page = await store.run(operation)
-        older, newer = start > 0, page.more is not None
-    ids = [message.id for message in page.messages]
+    has_more = len(messages) > limit
+    messages = messages[-limit:] if is_backward else messages[:limit]
+    older, newer = (has_more, before is not None) if is_backward else (after not in (None, "0"), has_more)
+    ids = [message.id for message in messages]
     body = {
-        "messages": [message_to_dict(message) for message in page.messages],
+        "messages": [message_to_dict(message) for message in messages],
         "before": ids[0] if ids and older else None,
         "next": ids[-1] if ids and newer else None,
         "revision": handle.revision,
@@ -99,17 +151,32 @@ async def list_messages(
 
 @post("/sessions/{session:str}/messages", tags=TAGS, operation_id="append_messages")
 async def append_messages(
-    account: Account, session: SessionPath, data: NewMessages, key: IdempotencyKey = None, if_match: IfMatch = None
+    account: Account,
+    session: SessionPath,
+    data: NewSessionMessages,
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
 ) -> Response[schemas.AppendedSchema]:
-    """Append messages to a session, in any format. They are on disk when the response is sent."""
+    """Append messages to a session, in any format. They are on disk when the response is sent.
+
+    With `after`, they replace the messages after another one; with `update`, fields of the session change with them.
+    """
     handle = await open_session(account, session)
-    append = await handle.append(data.messages, data.format, key, expected=expected_revision(if_match))
+    append = await handle.append(
+        data.messages,
+        data.format,
+        key,
+        after=None if data.after is None else parse_path_end(data.after),
+        update=None if data.update is None else cast("SessionEdits", data.update.set_fields()),
+        expected=expected_revision(if_match),
+    )
     return append_response(append)
 
 
-def append_response(append: storage.appends.Appended) -> Response[Any]:
+def append_response(append: Appended) -> Response[Any]:
     """Return the response to an append: 201, or 200 if the same key stored it before."""
     body = {"ids": append.ids, **msgspec.to_builtins(append)}
+    del body["keyed_ids"]
     return json_response(body, 200 if append.repeated else 201, revision=append.revision)
 
 
@@ -117,9 +184,15 @@ def append_response(append: storage.appends.Appended) -> Response[Any]:
 async def get_history(
     account: Account,
     session: SessionPath,
-    format: Annotated[Format, QueryParameter(description="The provider's message format.")] = "recollect",
+    format: Annotated[str, QueryParameter(description=f"The message format: {_FORMAT_NAMES}.")] = "recollect",
     budget: Annotated[int | None, QueryParameter(ge=1, le=2**53, description="Maximum number of tokens.")] = None,
     limit: Annotated[int | None, QueryParameter(ge=1, le=2**31, description="Maximum number of messages.")] = None,
+    last: Annotated[
+        int | None,
+        QueryParameter(
+            ge=1, le=2**31, description="Exactly this number of the last messages, without repair, budget and limit."
+        ),
+    ] = None,
     counter: Annotated[
         Literal["o200k", "cl100k"] | None,
         QueryParameter(description="The tokenizer that counts tokens. Default: an estimate."),
@@ -131,7 +204,8 @@ async def get_history(
     handle = await open_session(account, session)
     if has_revision(if_none_match, handle.revision):
         return not_modified(handle.revision)
-    view = await handle.history(format, budget, limit=limit, counter=counter, repair=repair)
+    name = RegisteredFormat(format)
+    view = await handle.history(name, budget, limit=limit, last=last, counter=counter, repair=repair)
     body = {
         "format": format,
         "messages": list(view),
@@ -152,7 +226,8 @@ async def get_message(account: Account, session: SessionPath, message: MessagePa
 @get("/sessions/{session:str}/messages/{message:str}/response", tags=TAGS, operation_id="get_response")
 async def get_response(account: Account, session: SessionPath, message: MessagePath) -> Response[Any]:
     """Return the complete provider response that a message came with; null if none was stored."""
-    return json_response(await (await open_session(account, session)).response(parse_message_id(message)))
+    stored_message = await (await open_session(account, session)).message(parse_message_id(message))
+    return json_response(formats.response(stored_message))
 
 
 @delete("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="delete_message", status_code=200)
@@ -160,23 +235,48 @@ async def delete_message(
     account: Account, session: SessionPath, message: MessagePath, if_match: IfMatch = None
 ) -> Response[schemas.MessageSchema]:
     """Delete a message. It can be restored."""
-    handle = await open_matching_session(account, session, if_match)
-    return json_response(
-        message_to_dict(await handle.delete_message(parse_message_id(message))), revision=handle.revision
-    )
+    handle = await open_session(account, session)
+    message_id = parse_message_id(message)
+    await handle.delete_messages([message_id], expected=expected_revision(if_match))
+    return json_response(message_to_dict(await handle.message(message_id)), revision=handle.revision)
 
 
 @post(
     "/sessions/{session:str}/messages/{message:str}/restore", tags=TAGS, operation_id="restore_message", status_code=200
 )
 async def restore_message(
-    account: Account, session: SessionPath, message: MessagePath
+    account: Account, session: SessionPath, message: MessagePath, if_match: IfMatch = None
 ) -> Response[schemas.MessageSchema]:
-    """Restore a deleted message."""
+    """Restore a deleted message. Fails with 409 if another message has its key now."""
     handle = await open_session(account, session)
-    return json_response(
-        message_to_dict(await handle.restore_message(parse_message_id(message))), revision=handle.revision
+    message_id = parse_message_id(message)
+    await handle.restore_messages([message_id], expected=expected_revision(if_match))
+    return json_response(message_to_dict(await handle.message(message_id)), revision=handle.revision)
+
+
+@put("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="replace_message")
+async def replace_message(
+    account: Account, session: SessionPath, message: MessagePath, data: MessageReplacement, if_match: IfMatch = None
+) -> Response[schemas.MessageSchema]:
+    """Replace the content of a message. Its id, position, time, turn and key stay, in every fork that shares it."""
+    handle = await open_session(account, session)
+    replaced_message = await handle.replace_message(
+        parse_message_id(message), data.message, format=data.format, erase=data.erase,
+        expected=expected_revision(if_match),
+    )  # fmt: skip
+    return json_response(message_to_dict(replaced_message), revision=handle.revision)
+
+
+@patch("/sessions/{session:str}/messages/{message:str}", tags=TAGS, operation_id="mark_message")
+async def mark_message(
+    account: Account, session: SessionPath, message: MessagePath, data: MessageMarks, if_match: IfMatch = None
+) -> Response[schemas.MessageSchema]:
+    """Change keys of the metadata of a message. Null removes a key."""
+    handle = await open_session(account, session)
+    marked_message = await handle.mark_message(
+        parse_message_id(message), data.metadata, expected=expected_revision(if_match)
     )
+    return json_response(message_to_dict(marked_message), revision=handle.revision)
 
 
 @put("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="pin_message")
@@ -193,13 +293,13 @@ async def unpin_message(
     """Unpin a message."""
     handle = await open_session(account, session)
     return json_response(
-        message_to_dict(await handle.unpin_message(parse_message_id(message))), revision=handle.revision
+        message_to_dict(await handle.pin_message(parse_message_id(message), pinned=False)), revision=handle.revision
     )
 
 
 MESSAGE_ROUTES: list[Any] = [
-    list_messages, append_messages, get_history, get_message, get_response, delete_message, restore_message,
-    pin_message, unpin_message,
+    list_messages, append_messages, get_history, get_message, get_response, replace_message, mark_message,
+    delete_message, restore_message, pin_message, unpin_message,
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from litestar import Request, Response
 from litestar.datastructures import FormMultiDict
@@ -14,15 +14,18 @@ from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from recollect.errors import InvalidValue, StaleRevision
 from recollect.model import json
 from recollect.model.session import SessionInfo as Info
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
+from recollect.server.path_segments import decode_path_segment
 from recollect.store_async import AsyncSession
 
 T = TypeVar("T")
 
 SessionPath = Annotated[
     str,
-    PathParameter(description="The session's id, percent-encoded including slashes.", min_length=1),
+    PathParameter(
+        description="The session's id, percent-encoded including slashes; `~.` and `~..` are `.` and `..`.",
+        min_length=1,
+    ),
 ]
 MessagePath = Annotated[str, PathParameter(description="The message's id, `branch.position`.")]
 IdempotencyKey = Annotated[
@@ -109,6 +112,11 @@ def parse_message_id(text: str) -> str:
     if _MESSAGE_ID.fullmatch(text) is None:
         raise InvalidValue(f"A message id must be branch.position, such as '1.17', got {text[:80]!r}.")
     return text
+
+
+def parse_path_end(text: str) -> str | Literal[0]:
+    """Return the id of the last message of a path; 0 if the text is `0`, for a path without messages."""
+    return 0 if text == "0" else parse_message_id(text)
 
 
 async def open_session(account: Account, session: str) -> AsyncSession:

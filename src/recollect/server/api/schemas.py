@@ -6,12 +6,11 @@ class name without `Schema` is a component name in docs/openapi.json.
 
 from __future__ import annotations
 
-import typing
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from recollect.model.message import CallStatus, MessageState, Part, RepairKind, Role
 from recollect.model.session import SessionInfo, SnapshotKind
@@ -29,9 +28,11 @@ class ResponseSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 def _session_fields() -> list[tuple[str, Any]]:
     """Return the fields of a session as the API returns them: those of the value, with times as datetime."""
-    fields: dict[str, Any] = typing.get_type_hints(SessionInfo)
     times = {int: datetime, int | None: datetime | None}
-    fields |= {name: times[kind] for name, kind in fields.items() if name.endswith("_at")}
+    fields: dict[str, Any] = {
+        field.encode_name: field.type if field.name == field.encode_name else times[field.type]
+        for field in msgspec.structs.fields(SessionInfo)
+    }
     fields["id"] = Annotated[str, Meta(examples=["cli:default"])]
     fields["branch"] = Annotated[int, Meta(description="The active branch.")]
     fields["revision"] = Annotated[int, Meta(description="Increases with every change; also the ETag.")]
@@ -79,6 +80,8 @@ class MessageSchema(ResponseSchema, frozen=True, kw_only=True):
     deleted_at: datetime | None
     error: Any
     metadata: dict[str, Any] | None
+    key: Annotated[str | None, Meta(description="The caller's key, unique among the messages of a path.")]
+    edited_at: Annotated[datetime | None, Meta(description="When its content was last replaced.")]
 
 
 class MessagesSchema(ResponseSchema, frozen=True, kw_only=True):
@@ -98,7 +101,7 @@ class AppendedSchema(ResponseSchema, frozen=True, kw_only=True):
     first: int
     count: int
     revision: int
-    repeated: Annotated[bool, Meta(description="Whether an earlier request with the same key stored this.")]
+    repeated: Annotated[bool, Meta(description="Whether nothing was stored, because earlier requests stored it.")]
 
 
 class RepairSchema(ResponseSchema, frozen=True, kw_only=True):
@@ -228,6 +231,26 @@ class SnapshotsSchema(ResponseSchema, frozen=True, kw_only=True):
     next: Next
 
 
+class RecordSchema(ResponseSchema, frozen=True, kw_only=True):
+    """A keyed record: JSON in `value`, or bytes as base64 in `data`. A record of the store has no session."""
+
+    kind: str
+    key: str
+    revision: Annotated[int, Meta(description="Increases with every change; also the ETag.")]
+    value: Any | UnsetType = UNSET
+    data: str | UnsetType = UNSET
+    session: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class RecordsSchema(ResponseSchema, frozen=True, kw_only=True):
+    """A page of records, ordered by key."""
+
+    records: list[RecordSchema]
+    next: Next
+
+
 class HitSchema(ResponseSchema, frozen=True, kw_only=True):
     """A search hit."""
 
@@ -249,11 +272,11 @@ class HitSchema(ResponseSchema, frozen=True, kw_only=True):
 
 
 class HitsSchema(ResponseSchema, frozen=True, kw_only=True):
-    """A page of hits, best first. `hindered` is the reason why the latest messages were not searched, or null."""
+    """A page of hits, best first. `index_error` is the reason why the latest messages were not searched, or null."""
 
     hits: list[HitSchema]
     next: Next
-    hindered: str | None
+    index_error: str | None
 
 
 class RunSchema(ResponseSchema, frozen=True, kw_only=True):

@@ -10,7 +10,15 @@ from litestar.params import QueryParameter
 from recollect.server.account import Account
 from recollect.server.api import schemas
 from recollect.server.api.responses import After, json_response
-from recollect.server.api.sessions import TRI_STATE, TriState
+from recollect.server.api.sessions import (
+    TRI_STATE,
+    ExternalId,
+    IdPrefix,
+    Labels,
+    MetadataFields,
+    TriState,
+    parse_fields,
+)
 
 MultipleNames = Annotated[list[str] | None, QueryParameter(description="Any of these values; may be repeated.")]
 
@@ -27,6 +35,10 @@ async def search(
     channel: MultipleNames = None,
     model: MultipleNames = None,
     status: MultipleNames = None,
+    label: Labels = None,
+    external_id: ExternalId = None,
+    id_prefix: IdPrefix = None,
+    metadata: MetadataFields = None,
     since: Annotated[str | None, QueryParameter(description="ISO 8601 time.")] = None,
     until: Annotated[str | None, QueryParameter(description="ISO 8601 time.")] = None,
     archived: TriState = "any",
@@ -37,10 +49,11 @@ async def search(
     """Search titles and messages, best hits first. Everything stored before the request is searched."""
     hits = await account.store.search(
         q, limit, after=after, session=session, role=role, tool=tool, channel=channel, model=model, status=status,
+        label=label, external_id=external_id, id_prefix=id_prefix, metadata=parse_fields(metadata),
         since=since, until=until, archived=TRI_STATE[archived], pinned=TRI_STATE[pinned], deleted=deleted,
         delegates=delegates,
     )  # fmt: skip
-    return json_response({"hits": [hit.to_dict() for hit in hits], "next": hits.next, "hindered": hits.hindered})
+    return json_response({"hits": [hit.to_dict() for hit in hits], "next": hits.next, "index_error": hits.index_error})
 
 
 ROUTES: list[Any] = [search]

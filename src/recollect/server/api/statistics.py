@@ -55,7 +55,7 @@ async def get_tool_stats(
     utc_offset: UtcOffset = 0,
 ) -> Response[Tools]:
     """Return tool call counts, outcomes and durations, by tool and period."""
-    tool_stats = await account.store.tool_stats(
+    tool_stats = await account.store.tools.stats(
         since=since, until=until, tool=tool, period=period, utc_offset=utc_offset
     )
     return json_response({"tools": [item.to_dict() for item in tool_stats]})
@@ -64,7 +64,7 @@ async def get_tool_stats(
 @get("/space", tags=TAGS, operation_id="get_space")
 async def get_space(account: Account) -> Response[Space]:
     """Return the space that each kind of data takes in the SQLite file. On PostgreSQL, the response is 501."""
-    return json_response((await account.store.space()).to_dict())
+    return json_response((await account.store.maintenance.space()).to_dict())
 
 
 ROUTES: list[Any] = [get_stats, get_session_stats, get_tool_stats, get_space]

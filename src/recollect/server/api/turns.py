@@ -10,7 +10,6 @@ from litestar import Response, get, post, put
 from recollect.errors import TurnExists
 from recollect.model.message import ResultStatus, ToolCall
 from recollect.model.turn import DEFAULT_LEASE, EndStatus
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.api import schemas
 from recollect.server.api.messages import MessageFormat, MessageInput, NewMessages, append_response
@@ -27,6 +26,7 @@ from recollect.server.api.responses import (
     paginate,
     parse_message_id,
 )
+from recollect.server.path_segments import decode_path_segment
 from recollect.store_async import AsyncTurn
 
 TURN_TAGS = ["turns"]
@@ -84,7 +84,7 @@ async def list_turns(
 ) -> Response[schemas.TurnsSchema]:
     """List the turns of the active path, oldest first."""
     handle = await open_session(account, session)
-    page, next_cursor = paginate(await handle.turns(), lambda turn: turn.id, limit, after)
+    page, next_cursor = paginate(await handle.turns.list(), lambda turn: turn.id, limit, after)
     return json_response({"turns": [turn.to_dict() for turn in page], "next": next_cursor}, revision=handle.revision)
 
 
@@ -119,7 +119,7 @@ async def save_turn(
 
 
 async def _resume_turn(account: Account, session: str, turn: str) -> AsyncTurn:
-    return await (await open_session(account, session)).resume_turn(parse_message_id(turn))
+    return await (await open_session(account, session)).turns.resume(parse_message_id(turn))
 
 
 @post("/sessions/{session:str}/turns/{turn:str}/messages", tags=TURN_TAGS, operation_id="add_to_turn")
@@ -190,7 +190,7 @@ async def list_tool_calls(
 ) -> Response[schemas.ToolCallsSchema]:
     """List the tool calls of the active path, oldest first."""
     handle = await open_session(account, session)
-    page, next_cursor = paginate(await handle.tool_calls(), _tool_call_cursor, limit, after)
+    page, next_cursor = paginate(await handle.tools.list(), _tool_call_cursor, limit, after)
     return json_response(
         {"tool_calls": [call.to_dict() for call in page], "next": next_cursor}, revision=handle.revision
     )
@@ -204,7 +204,7 @@ async def list_tool_calls(
 )
 async def start_tool_call(account: Account, session: SessionPath, call: str) -> None:
     """Mark a tool call as running."""
-    await (await open_session(account, session)).start_tool_call(decode_path_segment(call))
+    await (await open_session(account, session)).tools.start(decode_path_segment(call))
 
 
 @put("/sessions/{session:str}/tool-calls/{call:str}/result", tags=TOOL_TAGS, operation_id="record_tool_result")
@@ -213,7 +213,7 @@ async def record_tool_result(
 ) -> Response[schemas.MessageSchema]:
     """Store the result of a tool call. Repeating the same result stores nothing; a different one is refused."""
     handle = await open_session(account, session)
-    message = await handle.record_tool_result(
+    message = await handle.tools.record_result(
         decode_path_segment(call), data.output, status=data.status, error_code=data.error_code,
         error_message=data.error_message, latency_ms=data.latency_ms, metadata=data.metadata,
     )  # fmt: skip

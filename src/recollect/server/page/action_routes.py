@@ -14,15 +14,14 @@ from litestar.datastructures import UploadFile
 from recollect.errors import InvalidValue
 from recollect.model.session import SessionChanges
 from recollect.server import actions
-from recollect.server.access import decode_path_segment
 from recollect.server.account import Account
 from recollect.server.attachments import read_uploads
-from recollect.server.page.conversation import MODELS_SETTING, open_conversation
+from recollect.server.page.conversation import open_conversation, remember_model
 from recollect.server.page.markdown_rendering import render_texts
 from recollect.server.page.session_rows import COLORS
+from recollect.server.path_segments import decode_path_segment
 
 _CONVERSATION_PATH = "/page/conversation/{session:str}"
-_MAX_REMEMBERED_MODELS = 8  # models in the menu, without scrolling
 _AnyRequest = Request[Any, Any, Any]
 
 
@@ -139,7 +138,7 @@ async def run_command(account: Account, session: str, data: dict[str, str]) -> d
 async def switch_branch(account: Account, session: str, data: dict[str, int]) -> dict[str, int]:
     """Switch to another branch."""
     session_handle = await open_conversation(account, decode_path_segment(session))
-    await session_handle.switch(data.get("branch", 0))
+    await session_handle.branches.switch(data.get("branch", 0))
     return {"revision": session_handle.revision}
 
 
@@ -164,7 +163,7 @@ async def compact(account: Account, session: str) -> dict[str, Any]:
 async def undo_compaction(account: Account, session: str, data: dict[str, int]) -> dict[str, int]:
     """Undo a compaction."""
     session_handle = await open_conversation(account, decode_path_segment(session))
-    await session_handle.undo_compaction(data.get("round"))
+    await session_handle.compactions.undo(data.get("round"))
     return {"revision": session_handle.revision}
 
 
@@ -172,7 +171,7 @@ async def undo_compaction(account: Account, session: str, data: dict[str, int]) 
 async def pin_message(account: Account, session: str, data: PinRequest) -> dict[str, bool]:
     """Pin a message in the context of the model, or unpin it."""
     session_handle = await open_conversation(account, decode_path_segment(session))
-    await (session_handle.pin_message if data.pinned else session_handle.unpin_message)(data.message)
+    await session_handle.pin_message(data.message, pinned=data.pinned)
     return {"pinned": data.pinned}
 
 
@@ -182,9 +181,7 @@ async def choose_model(account: Account, session: str, data: dict[str, str]) -> 
     name = data.get("model", "").strip()
     session_handle = await actions.choose_model(account, decode_path_segment(session), name or None)
     if name:
-        stored_models: Any = await account.store.setting(MODELS_SETTING, [])
-        models = [name, *(other for other in stored_models if isinstance(other, str) and other != name)]
-        await account.store.set_setting(MODELS_SETTING, models[:_MAX_REMEMBERED_MODELS])
+        await remember_model(account, name)
     return {"model": session_handle.model}
 
 
@@ -268,7 +265,7 @@ async def erase_session(account: Account, session: str, data: EraseRequest) -> d
 @post("/page/trash/empty", include_in_schema=False, status_code=200)
 async def empty_trash(account: Account) -> dict[str, int]:
     """Erase all sessions in the trash permanently."""
-    report = await account.store.empty_trash()
+    report = await account.store.maintenance.empty_trash()
     return {"erased": len(report.sessions)}
 
 

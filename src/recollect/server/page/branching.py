@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from recollect import storage
 from recollect.errors import MessageNotFound
 from recollect.model.humanize import one_line
 from recollect.model.message import Message
@@ -117,7 +116,7 @@ async def _same_question(session: AsyncSession, message: Message, siblings: Sequ
 async def branch_tree(session: AsyncSession, branches: Sequence[Branch]) -> list[BranchNode]:
     """Return the branches of a session as a tree."""
     spans = active_path(branches)
-    counts = await session.store.run(storage.messages.count_shown_by_branch(session.store.scope(), session.id))
+    counts = await session.branches.shown_counts()
     branch_ids = {branch.id for branch in branches}
     children: dict[int | None, list[Branch]] = {}
     for branch in branches:

@@ -12,13 +12,13 @@ from litestar.exceptions import NotFoundException
 from litestar.response import Redirect
 
 from recollect.agent.commands import COMMANDS, is_empty, resume_hint
+from recollect.agent.last_session import read_last_session, store_last_session
 from recollect.agent.models import DEMO, callable_model
 from recollect.errors import InvalidValue, MessageNotFound, SessionInTrash, SessionNotFound
-from recollect.model import humanize, session_ids
+from recollect.model import humanize
 from recollect.model.message import AttachmentPart, Message, ToolCall, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.server import attachments
-from recollect.server.access import decode_path_segment, encode_path_segment
 from recollect.server.account import Account
 from recollect.server.attachments import UPLOAD_LIMITS
 from recollect.server.page import branching, item_rendering, part_rendering
@@ -28,12 +28,11 @@ from recollect.server.page.document import page_response
 from recollect.server.page.part_rendering import SHOWN_IMAGE_TYPES
 from recollect.server.page.session_rows import session_title
 from recollect.server.page.templating import html_response, render_template, template_response
+from recollect.server.path_segments import decode_path_segment, encode_path_segment
 from recollect.server.transfer import content_disposition
 from recollect.store_async import AsyncSession
 
-MODELS_SETTING = "web.models"
-"""Setting with the models that were chosen in the page, last one first."""
-
+_MODELS_KIND, _MODELS_KEY = "web.models", "recent"  # the record with the models that were chosen in the page
 _MAX_SHOWN_MODELS = 8  # models in the menu, without scrolling
 _EXCERPT_LENGTH = 2_000  # characters of a message on another branch: enough to recognize it
 
@@ -60,11 +59,11 @@ async def empty_or_new_session(account: Account, fields: dict[str, Any], besides
 
     `besides` is a session to which a message is being sent; it may still look empty.
     """
-    last = await account.store.last_session()
-    reusable = last is not None and last.id != besides and session_ids.is_addressable(last.id) and not fields
+    last = await read_last_session(account.store)
+    reusable = last is not None and last.id != besides and not fields
     if last is not None and reusable and await is_empty(last):
         return last
-    return await account.store.create_session(**fields)
+    return await account.store.session(**fields)
 
 
 def model_of(account: Account, session: AsyncSession) -> str:
@@ -72,24 +71,36 @@ def model_of(account: Account, session: AsyncSession) -> str:
     return callable_model(session.model) or account.agent.model_name
 
 
+async def recent_models(account: Account) -> list[str]:
+    """Return the models that were chosen in the page, last one first."""
+    record = await account.store.records.get(_MODELS_KIND, _MODELS_KEY)
+    names: Any = [] if record is None else record.value
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+async def remember_model(account: Account, name: str) -> None:
+    """Add a model to the models of the menu, as the first one."""
+    names = [name, *(other for other in await recent_models(account) if other != name)]
+    await account.store.records.put(_MODELS_KIND, _MODELS_KEY, names[:_MAX_SHOWN_MODELS])
+
+
 async def header_values(account: Account, session: AsyncSession) -> dict[str, Any]:
     """Return the values of the header."""
     model = model_of(account, session)
     window = account.agent.window_of(model)
-    is_compacted = any(compaction.undone_at is None for compaction in await session.compactions())
+    is_compacted = any(compaction.undone_at_ms is None for compaction in await session.compactions.list())
     used = await session.active_tokens() if is_compacted else session.token_count
-    stored_models: Any = await account.store.setting(MODELS_SETTING, [])
-    candidates = [model, account.agent.model_name, *(name for name in stored_models if isinstance(name, str)), DEMO]
+    candidates = [model, account.agent.model_name, *(await recent_models(account)), DEMO]
     return {
         "session": session,
-        "title": await session_title(account.store, session.info),
+        "title": await session_title(session),
         "parent": session.parent,
         "model": model,
         "models": list(dict.fromkeys(candidates))[:_MAX_SHOWN_MODELS],
         "used": humanize.format_count(used),
         "window": humanize.format_count(window),
         "percent": min(round(100 * used / max(window, 1)), 100),
-        "branches": len(await session.branches()),
+        "branches": len(await session.branches.list()),
     }
 
 
@@ -139,21 +150,10 @@ async def _is_active(session: AsyncSession, message: Message) -> bool:
     return bool(at_position) and at_position[0].id == message.id
 
 
-async def _last_addressable_session(account: Account) -> AsyncSession | None:
-    """Return the last active session that a URL can carry: a store of an older version may hold '.' and '..'."""
-    last = await account.store.last_session()
-    if last is None or session_ids.is_addressable(last.id):
-        return last
-    return next(
-        (candidate for candidate in await account.store.list_sessions(3) if session_ids.is_addressable(candidate.id)),
-        None,
-    )
-
-
 @get("/", include_in_schema=False)
 async def start_page(request: Request[Any, Any, Any], account: Account) -> Response[Any]:
     """Redirect to the last open session, or return a page that creates one."""
-    session = await _last_addressable_session(account)
+    session = await read_last_session(account.store)
     if session is None:
         return await page_response(request, account, title="New chat", template="start.html")
     return Redirect(f"/c/{encode_path_segment(session.id)}", status_code=303)
@@ -166,7 +166,7 @@ async def conversation_page(
     """Return the page with an open session."""
     session_handle = await open_conversation(account, decode_path_segment(session))
     main = await _render_conversation(request, account, session_handle, m)
-    title = await session_title(account.store, session_handle.info)
+    title = await session_title(session_handle)
     return await page_response(request, account, title=title, main=main, session=session_handle.id)
 
 
@@ -183,8 +183,7 @@ async def conversation_part(
 async def conversation_opened(account: Account, session: str) -> None:
     """Set the last open session, and mark its abandoned turns."""
     with contextlib.suppress(SessionNotFound, SessionInTrash):  # deleted meanwhile
-        await account.store.set_last_session(decode_path_segment(session))
-        await account.store.recover(decode_path_segment(session))
+        await store_last_session(await account.store.session(decode_path_segment(session), create=False))
 
 
 @post("/page/conversation/{session:str}/show", include_in_schema=False, status_code=200)
@@ -194,9 +193,9 @@ async def conversation_show(account: Account, session: str, data: dict[str, str]
     message = await _find_message(session_handle, data.get("message", ""))
     if message is None or await _is_active(session_handle, message):
         return {"switched": False}
-    branches = await session_handle.branches()
+    branches = await session_handle.branches.list()
     if any(branch.id == message.branch for branch in branches):
-        await session_handle.switch(newest_branch(branches, message.branch, message.position))
+        await session_handle.branches.switch(newest_branch(branches, message.branch, message.position))
     return {"switched": True}
 
 
@@ -236,7 +235,7 @@ async def _items_response(
         "turn": _running_turn(account, session_handle.id),
         "items": [[i.key, i.tag, None if data.have.get(i.key) == i.tag else i.html] for i in view.items],
         "header": None if head is None else render_template("header.html", **head),
-        "title": await session_title(account.store, session_handle.info),
+        "title": await session_title(session_handle),
     }
 
 
@@ -284,13 +283,13 @@ async def details_panel(request: Request[Any, Any, Any], account: Account, sessi
     [messages] = await account.store.shown_counts([info])
     rows = [
         ("Title", header["title"]),
-        ("Conversation ID", info.id),
+        ("Conversation ID", humanize.escape_unprintable(info.id)),
         ("Model", header["model"]),
         ("Status", info.status),
         ("Task", info.task),
         ("Channel", info.channel),
-        ("Started", clock.exact(info.created_at)),
-        ("Last message", clock.exact(info.last_message_at) if info.last_message_at else None),
+        ("Started", clock.exact(info.created_at_ms)),
+        ("Last message", clock.exact(info.last_message_at_ms) if info.last_message_at_ms else None),
         ("Messages", f"{messages:,}"),
         ("Context", f"{header['used']} of {header['window']} tokens ({header['percent']}%)"),
         ("Tokens used", _tokens_used(info)),
@@ -316,7 +315,7 @@ def _tokens_used(info: SessionInfo) -> str:
 async def branches_panel(request: Request[Any, Any, Any], account: Account, session: str) -> Response[str]:
     """Return the panel with the tree of branches."""
     session_handle = await open_conversation(account, decode_path_segment(session))
-    tree = await branching.branch_tree(session_handle, await session_handle.branches())
+    tree = await branching.branch_tree(session_handle, await session_handle.branches.list())
     return template_response("branches.html", tree=tree, clock=clock_of(request.cookies), many=humanize.pluralize)
 
 
@@ -342,7 +341,7 @@ async def tool_panel(account: Account, session: str, place: str) -> Response[str
 
 
 async def _find_tool_call(session: AsyncSession, message: Message, part: ToolCallPart) -> ToolCall | None:
-    calls = [item for item in await session.tool_calls() if item.message == message.id and item.call_id == part.call_id]
+    calls = [item for item in await session.tools.list() if item.message == message.id and item.call_id == part.call_id]
     return calls[0] if calls else None
 
 
@@ -360,7 +359,7 @@ async def compacted_items(
 ) -> Response[str]:
     """Return the messages of a compaction as HTML."""
     session_handle = await open_conversation(account, decode_path_segment(session))
-    compaction = next((item for item in await session_handle.compactions() if item.round == round_), None)
+    compaction = next((item for item in await session_handle.compactions.list() if item.round == round_), None)
     if compaction is None:
         raise NotFoundException("Summary not found. The compaction may have been undone.")
     view = await item_rendering.read_compacted(account, session_handle, clock_of(request.cookies), compaction, before)

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from recollect import storage
 from recollect.agent import approvals
 from recollect.agent.recall import is_recalled
 from recollect.formats import display
@@ -91,9 +90,9 @@ class ItemRenderer:
             first = group if isinstance(group, Message) else group.messages[0]
             while pending_compactions and pending_compactions[0].from_position <= first.position:
                 items.append(self._render_compaction(pending_compactions.pop(0)))
-            label = self._clock.local(first.created_at).date()
+            label = self._clock.local(first.created_at_ms).date()
             if label != day:
-                items.append(self._day(first.created_at))
+                items.append(self._day(first.created_at_ms))
                 day = label
             is_last = number == len(groups) - 1
             if isinstance(group, AnswerGroup):
@@ -121,7 +120,7 @@ class ItemRenderer:
                 count=humanize.pluralize(self._compacted_counts[compaction.id], "earlier message"),
                 before=humanize.format_count(compaction.tokens_before),
                 after=humanize.format_count(compaction.tokens_after),
-                when=self._clock.exact(compaction.created_at),
+                when=self._clock.exact(compaction.created_at_ms),
                 summary=part_rendering.trusted_html(part_rendering.render_text(self._prose[compaction.summary])),
             ),
         )
@@ -184,7 +183,7 @@ class ItemRenderer:
             for index, part in enumerate(display.visible_parts(message)):
                 if isinstance(part, ToolCallPart):
                     result = results.get((message.id, index))
-                    pending_status = "running" if open_turn else "canceled"
+                    pending_status = "running" if open_turn else "cancelled"
                     files: list[str] = []
                     if result is not None and result.message is not None:
                         files = part_rendering.render_result_files(
@@ -227,7 +226,7 @@ class ItemRenderer:
         return [make_item(key, html)]
 
     def _time(self, message: Message) -> dict[str, str]:
-        time_ms = message.created_at
+        time_ms = message.created_at_ms
         return {"short": f"{self._clock.local(time_ms):%H:%M}", "long": self._clock.exact(time_ms)}
 
     def _details(self, messages: Sequence[Message], turn: TurnInfo | None) -> list[str]:
@@ -309,13 +308,13 @@ def _match_tool_results(
     for message in messages:
         for index, part in enumerate(message.parts):
             if isinstance(part, ToolCallPart):
-                open_calls[part.call_id] = (message.id, index, message.completed_at or message.created_at)
+                open_calls[part.call_id] = (message.id, index, message.completed_at_ms or message.created_at_ms)
             elif isinstance(part, ToolResultPart) and part.call_id in open_calls:
                 call_message, call_index, call_time = open_calls.pop(part.call_id)
                 stored_latency = (part.metadata or {}).get("latency_ms")
                 # The duration is unknown if both were stored at once, as by an import.
                 latency = (
-                    stored_latency if type(stored_latency) is int else max(message.created_at - call_time, 0) or None
+                    stored_latency if type(stored_latency) is int else max(message.created_at_ms - call_time, 0) or None
                 )
                 results[call_message, call_index] = part_rendering.StoredResult(part, message.id, latency, index)
                 answered.add((message.id, index))
@@ -414,7 +413,7 @@ async def _read_view(
     """Read and render a range. With `recover`, mark abandoned turns. This writes: never use it for a GET."""
     compactions = [
         compaction
-        for compaction in outermost_compactions(await session.compactions())
+        for compaction in outermost_compactions(await session.compactions.list())
         if expand_at is None or not compaction.from_position <= expand_at <= compaction.to_position
     ]
     message_range = await _read_messages(session, compactions, before, count, align=align, back_to=back_to)
@@ -426,7 +425,7 @@ async def _read_view(
     live = run if run is not None and not run.ended and run.turn and not newer else None
     turns = await _read_turns(session, message_range)
     may_recover = recover and live is None and any(turn.status == "open" for turn in turns)
-    if may_recover and await account.store.recover(session.id):
+    if may_recover and await account.store.maintenance.recover(session.id):
         return await _read_view(
             account, session, clock, before=before, count=count, align=align, expand_at=expand_at, back_to=back_to
         )
@@ -448,7 +447,8 @@ async def _approval_items(session: AsyncSession) -> list[PageItem]:
 async def _read_turns(session: AsyncSession, message_range: MessageRange) -> list[TurnInfo]:
     if not message_range.messages:
         return []
-    return await session.turns(after=message_range.messages[0].position - 1, until=message_range.messages[-1].position)
+    first, last = message_range.messages[0].position, message_range.messages[-1].position
+    return await session.turns.list(after=first - 1, until=last)
 
 
 async def _read_messages(
@@ -502,11 +502,7 @@ async def _count_compacted(session: AsyncSession, compactions: Sequence[Compacti
     """Return the number of messages of each compaction, without tool steps."""
     if not compactions:
         return {}
-    ranges = [
-        storage.messages.PathRange(session.id, None, compaction.from_position - 1, compaction.to_position)
-        for compaction in compactions
-    ]
-    counts = await session.store.run(storage.messages.count_shown(session.store.scope(), ranges))
+    counts = await session.shown_counts([(item.from_position - 1, item.to_position) for item in compactions])
     return {compaction.id: count for compaction, count in zip(compactions, counts, strict=True)}
 
 
@@ -520,7 +516,7 @@ async def _render_items(
     live: TurnRun | None,
 ) -> list[PageItem]:
     messages = message_range.messages
-    branches = await session.branches()
+    branches = await session.branches.list()
     choices = await branching.branch_choices(session, messages, branches) if len(branches) > 1 else {}
     delegates: list[str] = []
     if session.delegate_count:

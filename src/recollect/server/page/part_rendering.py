@@ -9,7 +9,6 @@ from __future__ import annotations
 import json as indented
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import markupsafe
 
@@ -27,6 +26,7 @@ from recollect.model.message import (
 )
 from recollect.server import attachments
 from recollect.server.page.templating import render_template
+from recollect.server.path_segments import encode_path_segment
 
 MAX_SHOWN_OUTPUT = 20_000
 """Characters of a tool's output in the conversation, several screens; the panel shows all of it."""
@@ -94,7 +94,7 @@ def render_tool_call(
     sessions: Sequence[str] = (),
     files: Sequence[str] = (),
 ) -> str:
-    """Render a tool call. `pending_status` is its status without a result: running, pending or canceled."""
+    """Render a tool call. `pending_status` is its status without a result: running, pending or cancelled."""
     status = pending_status if result is None else result.part.status
     arguments = call.input
     output = None if result is None else output_text(result.part)
@@ -159,7 +159,7 @@ def summarize_arguments(arguments: Any) -> str:
 
 def file_url(session: str, message: str, part: int, piece: int | None = None) -> str:
     """Return the URL of a file."""
-    return f"/files/{quote(session, safe='')}/{message}/{part}" + ("" if piece is None else f".{piece}")
+    return f"/files/{encode_path_segment(session)}/{message}/{part}" + ("" if piece is None else f".{piece}")
 
 
 def render_attachment(part: AttachmentPart, url: str | None) -> str:

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from litestar import Request, Response, get
 
 from recollect.model.search import Hit
-from recollect.server.access import encode_path_segment
 from recollect.server.account import Account
 from recollect.server.page.clock import Clock, clock_of
 from recollect.server.page.session_rows import UNTITLED, session_title
 from recollect.server.page.templating import template_response
+from recollect.server.path_segments import encode_path_segment
 
 PAGE_SIZE = 30  # hits per page: more than the dialog shows at once
 _ROLE_LABELS = {"user": "You", "assistant": "Agent", "tool": "Tool", "system": "System"}
@@ -72,9 +72,9 @@ async def look_up_sessions(account: Account, hits: Sequence[Hit]) -> dict[str, S
     """Return the labels of sessions that have a parent or no title. Deleted sessions are left out."""
     ids = list(dict.fromkeys(hit.session for hit in hits if hit.parent or not hit.title))
     handles = await asyncio.gather(*(account.store.get_session(id) for id in ids))
-    infos = [session.info for session in handles if session is not None]
-    names = await asyncio.gather(*(session_title(account.store, info) for info in infos))
-    return {info.id: SessionLabel(name, info.relation) for info, name in zip(infos, names, strict=True)}
+    sessions = [session for session in handles if session is not None]
+    names = await asyncio.gather(*(session_title(session) for session in sessions))
+    return {session.id: SessionLabel(name, session.relation) for session, name in zip(sessions, names, strict=True)}
 
 
 def group_hits(hits: Sequence[Hit], clock: Clock, labels: Mapping[str, SessionLabel]) -> list[SessionHits]:
@@ -84,7 +84,7 @@ def group_hits(hits: Sequence[Hit], clock: Clock, labels: Mapping[str, SessionLa
         if hit.session not in groups:
             name, relation = labels.get(hit.session, SessionLabel(hit.title or UNTITLED, None))
             relation_note = {"fork": "fork", "delegate": "sub-agent"}.get(relation or "", "")
-            notes = [hit.channel or "", "archived" if hit.archived_at else "", relation_note]
+            notes = [hit.channel or "", "archived" if hit.archived_at_ms else "", relation_note]
             note = " · ".join(note for note in notes if note)
             groups[hit.session] = SessionHits(hit.session, encode_path_segment(hit.session), name, note, [])
         groups[hit.session].hits.append(
@@ -93,8 +93,8 @@ def group_hits(hits: Sequence[Hit], clock: Clock, labels: Mapping[str, SessionLa
                 hit.kind == "title",
                 _hit_label(hit),
                 split_at_marks(hit),
-                clock.ago(hit.created_at),
-                clock.exact(hit.created_at),
+                clock.ago(hit.created_at_ms),
+                clock.exact(hit.created_at_ms),
             )
         )
     return list(groups.values())
@@ -140,7 +140,7 @@ async def search_hits(
         more=more,
         first=after is None,
         query=q,
-        index_error=hits.hindered,
+        index_error=hits.index_error,
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from recollect import storage
 from recollect.agent.titles import title_of
 from recollect.errors import SessionNotFound
 from recollect.model.humanize import format_count, pluralize
 from recollect.model.session import SessionInfo
-from recollect.server.access import encode_path_segment
 from recollect.server.page.clock import Clock
-from recollect.store_async import AsyncStore
+from recollect.server.path_segments import encode_path_segment
+from recollect.store_async import AsyncSession
 
 UNTITLED = "New chat"
 _MAX_TITLE_LENGTH = 200  # characters of a title in the list; more than any row shows
@@ -29,21 +28,21 @@ def stored_title(session: SessionInfo) -> str:
     return single_line(session.title or "") or single_line(session.task or "")
 
 
-async def session_title(store: AsyncStore, session: SessionInfo) -> str:
+async def session_title(session: AsyncSession) -> str:
     """Return a title to show. Without a stored title, read the first words of the session."""
-    name = stored_title(session)
+    name = stored_title(session.info)
     if not name and session.message_count:
-        name = single_line(await read_first_words(store, session.id))
+        name = single_line(await read_first_words(session))
     return name or UNTITLED
 
 
-async def read_first_words(store: AsyncStore, session: str) -> str:
+async def read_first_words(session: AsyncSession) -> str:
     """Return the first words of the first user message; empty if the session was deleted meanwhile."""
     try:
-        page = await store.run(storage.messages.read_forward(store.scope(), session, limit=_FIRST_MESSAGES))
+        first_messages = await session.messages(limit=_FIRST_MESSAGES)
     except SessionNotFound:
         return ""
-    messages = [message for message in page.messages if message.role == "user"] or page.messages
+    messages = [message for message in first_messages if message.role == "user"] or first_messages
     return next((text for text in map(title_of, messages) if text), "")
 
 
@@ -90,15 +89,15 @@ def make_row(
 
     Without a title, the row shows the first words, or "New chat".
     """
-    at = session.deleted_at or session.active_at
+    at = session.deleted_at_ms or session.active_at_ms
     title = stored_title(session) or single_line(first_words)
     key, label = ("pinned", "Pinned") if _is_pinned(session) else clock.group(at)
     return SessionRow(
         id=session.id, path_id=encode_path_segment(session.id), title=title or UNTITLED, untitled=not title,
         channel=session.channel or "", messages=_message_count(messages, session.message_count),
         ago=clock.hour(at) if key == "yesterday" else clock.ago(at), exact=clock.exact(at), at=at,
-        group=key, label=label, color=_color(session.color), running=running, pinned=session.pinned_at is not None,
-        archived=session.archived_at is not None, deleted=session.deleted_at is not None,
+        group=key, label=label, color=_color(session.color), running=running, pinned=session.pinned_at_ms is not None,
+        archived=session.archived_at_ms is not None, deleted=session.deleted_at_ms is not None,
         delegates=session.delegate_count, delegates_label=pluralize(session.delegate_count, "sub-agent"),
     )  # fmt: skip
 
@@ -113,9 +112,9 @@ def group_rows(rows: Iterable[SessionRow], before: str = "") -> list[RowGroup]:
     return groups
 
 
-def sessions_without_title(sessions: Iterable[SessionInfo]) -> list[str]:
-    """Return the ids of sessions with messages but no title: their first words must be read."""
-    return [item.id for item in sessions if item.message_count and not stored_title(item)]
+def sessions_without_title(sessions: Iterable[AsyncSession]) -> list[AsyncSession]:
+    """Return the sessions with messages but no title: their first words must be read."""
+    return [session for session in sessions if session.message_count and not stored_title(session.info)]
 
 
 def _message_count(number: int, stored_count: int) -> str:
@@ -123,7 +122,7 @@ def _message_count(number: int, stored_count: int) -> str:
 
 
 def _is_pinned(session: SessionInfo) -> bool:
-    return session.pinned_at is not None and session.archived_at is None and session.deleted_at is None
+    return session.pinned_at_ms is not None and session.archived_at_ms is None and session.deleted_at_ms is None
 
 
 def _color(color: str | None) -> str:

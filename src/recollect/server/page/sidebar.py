@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -10,9 +11,8 @@ from urllib.parse import urlencode
 from litestar import Request, Response, get
 from litestar.params import QueryParameter
 
-from recollect import storage
 from recollect.model.session import SessionInfo
-from recollect.server.access import decode_path_segment
+from recollect.model.times import DAY
 from recollect.server.account import Account
 from recollect.server.page import templating
 from recollect.server.page.clock import Clock, clock_of
@@ -26,6 +26,8 @@ from recollect.server.page.session_rows import (
     sessions_without_title,
 )
 from recollect.server.page.templating import template_response
+from recollect.server.path_segments import decode_path_segment
+from recollect.store_async import AsyncSession
 
 PAGE_SIZE = 40
 """Sessions per page of the list: more than fit on a screen."""
@@ -34,6 +36,7 @@ WIDTH_COOKIE = "sidebar"
 WIDTHS = tuple(range(220, 481, 20))
 _DEFAULT_WIDTH = 280  # CSS pixels
 _MAX_ROWS = 100  # rows per request; the script asks for at most 50
+_MAX_RUNNING = 1_000  # sessions with an open turn that the list marks; more than a server runs at a time
 _MAX_SCANNED = 2_000  # sessions that are searched for channels and models of the filters, to bound the time
 
 ListView = Literal["", "archived", "trash"]
@@ -60,7 +63,7 @@ class SessionFilter(NamedTuple):
         """Return whether the list shows a session."""
         if session.relation == "delegate":
             return False
-        archived = session.archived_at is not None
+        archived = session.archived_at_ms is not None
         return (
             (self.view == "archived") == archived
             and self.view != "trash"
@@ -94,7 +97,7 @@ async def _open_session_group(
     handle = await account.store.get_session(name)
     if handle is None or not SessionFilter().matches(handle.info):
         return []
-    return [RowGroup("open", "Current", await _read_rows(account, [handle.info], clock), continues=False)]
+    return [RowGroup("open", "Current", await _read_rows(account, [handle], clock), continues=False)]
 
 
 @get("/page/sessions", include_in_schema=False)
@@ -117,7 +120,7 @@ async def _read_page(
     account: Account, clock: Clock, filter_: SessionFilter, after: str | None, group: str, current: str | None
 ) -> dict[str, Any]:
     page = await account.store.list_sessions(PAGE_SIZE, after=after, **filter_.list_arguments())
-    rows = await _read_rows(account, [session.info for session in page], clock)
+    rows = await _read_rows(account, page, clock)
     more = ""
     if page.next is not None:
         parameters = {"after": page.next, "group": rows[-1].group, **filter_._asdict()}
@@ -131,27 +134,29 @@ async def _read_page(
     }
 
 
-async def _read_rows(account: Account, infos: Sequence[SessionInfo], clock: Clock) -> list[SessionRow]:
-    untitled_ids = sessions_without_title(session for session in infos if session.deleted_at is None)
-    first_words = dict(
-        zip(
-            untitled_ids,
-            await asyncio.gather(*(read_first_words(account.store, id) for id in untitled_ids)),
-            strict=True,
-        )
-    )
-    running = set(await account.store.run(storage.sessions.ids_with_open_turn(account.store.scope())))
-    counts = await account.store.shown_counts(infos)
+async def _read_rows(account: Account, sessions: Sequence[AsyncSession], clock: Clock) -> list[SessionRow]:
+    untitled = sessions_without_title(session for session in sessions if session.deleted_at is None)
+    words = await asyncio.gather(*(read_first_words(session) for session in untitled))
+    first_words = {session.id: text for session, text in zip(untitled, words, strict=True)}
+    running = await _ids_with_open_turn(account)
+    counts = await account.store.shown_counts(sessions)
     return [
         make_row(
-            session,
+            session.info,
             clock,
             messages=messages,
             running=session.id in running,
             first_words=first_words.get(session.id, ""),
         )
-        for session, messages in zip(infos, counts, strict=True)
+        for session, messages in zip(sessions, counts, strict=True)
     ]
+
+
+async def _ids_with_open_turn(account: Account) -> set[str]:
+    """Return the ids of the sessions with an open turn. One that began before the last day was abandoned."""
+    since = time.time_ns() // 1_000_000 - DAY
+    page = await account.store.list_sessions(_MAX_RUNNING, open_turn=True, since=since, archived=None, delegates=None)
+    return {session.id for session in page}
 
 
 @get("/page/rows", include_in_schema=False)
@@ -166,8 +171,8 @@ async def list_rows(
     """Return the rows of sessions by id, as HTML. Sessions that the filter excludes are left out."""
     filter_ = SessionFilter(view, channel, model)
     handles = await asyncio.gather(*(account.store.get_session(id) for id in dict.fromkeys(ids)))
-    infos = [session.info for session in handles if session is not None and filter_.matches(session.info)]
-    rows = await _read_rows(account, infos, clock_of(request.cookies))
+    sessions = [session for session in handles if session is not None and filter_.matches(session.info)]
+    rows = await _read_rows(account, sessions, clock_of(request.cookies))
     return template_response("rows.html", rows=rows, current=None)
 
 
@@ -175,7 +180,7 @@ async def list_rows(
 async def child_rows(request: Request[Any, Any, Any], account: Account, session: str) -> Response[str]:
     """Return the rows of a session's sub-agents as HTML."""
     page = await account.store.list_sessions(200, parent=decode_path_segment(session), delegates=True, archived=None)
-    rows = await _read_rows(account, [handle.info for handle in page], clock_of(request.cookies))
+    rows = await _read_rows(account, page, clock_of(request.cookies))
     return template_response("rows.html", rows=rows, current=None)
 
 

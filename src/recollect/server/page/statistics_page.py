@@ -103,7 +103,7 @@ async def read_statistics(store: AsyncStore, clock: Clock, period: str) -> Stati
     since = None if period == "all" else clock.midnight(int(period) - 1)
     stats, tools, space = await asyncio.gather(
         store.stats(since=since, utc_offset=clock.utc_offset),
-        store.tool_stats(since=since, utc_offset=clock.utc_offset),
+        store.tools.stats(since=since, utc_offset=clock.utc_offset),
         _read_space(store),
     )
     return build_statistics(stats, tools, space, clock, period)
@@ -111,7 +111,7 @@ async def read_statistics(store: AsyncStore, clock: Clock, period: str) -> Stati
 
 async def _read_space(store: AsyncStore) -> Space | None:
     try:
-        return await store.space()
+        return await store.maintenance.space()
     except NotSupported:
         return None
 
@@ -262,7 +262,7 @@ def _tool_table(tools: Sequence[ToolStats]) -> StatisticsTable:
 def _tool_row(tool: ToolStats) -> list[str]:
     failed = f"{tool.failures:,} ({tool.failures / tool.calls:.0%})" if tool.failures and tool.calls else "0"
     waits = [format_duration(tool.p50_ms) or "n/a", format_duration(tool.p95_ms) or "n/a"]
-    return [tool.tool, f"{tool.calls:,}", failed, f"{tool.canceled:,}", f"{tool.unanswered:,}", *waits]
+    return [tool.tool, f"{tool.calls:,}", failed, f"{tool.cancelled:,}", f"{tool.unanswered:,}", *waits]
 
 
 def _space_usage(space: Space) -> SpaceUsage:
@@ -275,12 +275,12 @@ def _space_usage(space: Space) -> SpaceUsage:
     return SpaceUsage(format_size(space.total), format_size(space.log) if space.log else "", drawing, pieces)
 
 
-@get("/figures", include_in_schema=False)
+@get("/usage", include_in_schema=False)
 async def show_statistics(request: Request[Any, Any, Any], account: Account, days: Days = "30") -> Response[str]:
     """Return the usage page of a period."""
     view = await read_statistics(account.store, clock_of(request.cookies), days)
     return await page_response(
-        request, account, title="Usage", template="statistics.html", usage=view, periods=PERIODS, screen="figures"
+        request, account, title="Usage", template="statistics.html", usage=view, periods=PERIODS, screen="usage"
     )
 
 

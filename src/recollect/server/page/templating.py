@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.resources
 import mimetypes
+from collections.abc import Callable
 from typing import Any
 
 import jinja2
@@ -17,6 +18,8 @@ from litestar import Response, get
 from litestar.exceptions import NotFoundException
 
 from recollect.export.plaintext import replace_surrogates
+from recollect.model.humanize import escape_unprintable
+from recollect.server.path_segments import encode_path_segment
 
 _ICON_PATHS = {
     "archive": "M3 5h14v3H3zM4.5 8v7.5h11V8M8 11h4",
@@ -161,7 +164,19 @@ def _environment() -> jinja2.Environment:
     )
     template_globals: dict[str, Any] = {"asset": asset_url, "icon": render_icon}
     environment.globals.update(template_globals)
+    template_filters: dict[str, Callable[..., Any]] = {
+        "path_segment": encode_path_segment, "id_attribute": encode_id_attribute, "printable": escape_unprintable
+    }  # fmt: skip
+    environment.filters.update(template_filters)
     return environment
+
+
+def encode_id_attribute(id: str) -> str:
+    """Return a session id as the value of an attribute, which scripts decode with recollect.fromAttribute().
+
+    HTML has no NUL, and a parser changes CR to LF, so these two and `%` are percent-encoded.
+    """
+    return id.replace("%", "%25").replace("\0", "%00").replace("\r", "%0D")
 
 
 def render_template(name: str, /, **values: Any) -> str:

@@ -44,7 +44,8 @@ CREATE TABLE sessions (
     color TEXT,
     metadata TEXT,
     data_schema_version INTEGER NOT NULL DEFAULT 1,
-    title_changed INTEGER DEFAULT 1
+    title_changed INTEGER DEFAULT 1,
+    labels TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX sessions_id ON sessions (owner, id) WHERE deleted_at IS NULL;
@@ -59,6 +60,16 @@ CREATE INDEX sessions_status ON sessions (owner, status) WHERE status <> 'active
 CREATE INDEX sessions_pinned ON sessions (owner, pinned_at) WHERE pinned_at IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_archived ON sessions (owner, archived_at) WHERE archived_at IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_untitled ON sessions (owner) WHERE title IS NULL AND deleted_at IS NULL;
+CREATE INDEX sessions_external ON sessions (owner, external_id) WHERE external_id IS NOT NULL AND deleted_at IS NULL;
+
+CREATE TABLE session_labels (
+    session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
+    label TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    PRIMARY KEY (session, label)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX session_labels_label ON session_labels (owner, label);
 
 CREATE TABLE titles (
     session INTEGER PRIMARY KEY REFERENCES sessions (key) ON DELETE CASCADE,
@@ -120,8 +131,33 @@ CREATE TABLE messages (
     metadata TEXT,
     native TEXT,
     blobs TEXT,
+    parts TEXT NOT NULL,
+    client_key TEXT,
+    edited_at INTEGER
+) STRICT;
+
+CREATE INDEX messages_client_key ON messages (client_key, key) WHERE client_key IS NOT NULL;
+
+CREATE TABLE message_versions (
+    message INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    replaced_at INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    state TEXT,
+    tokens INTEGER NOT NULL,
+    input_tokens INTEGER,
+    output_tokens INTEGER,
+    completed_at INTEGER,
+    format TEXT,
+    model TEXT,
+    error TEXT,
+    metadata TEXT,
+    native TEXT,
+    blobs TEXT,
     parts TEXT NOT NULL
 ) STRICT;
+
+CREATE UNIQUE INDEX message_versions_message ON message_versions (message, version);
 
 CREATE TABLE appends (
     session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
@@ -141,7 +177,7 @@ CREATE TABLE tool_calls (
     call_id TEXT NOT NULL,
     tool TEXT NOT NULL,
     status TEXT NOT NULL CHECK (
-        status = 'pending' OR status = 'running' OR status = 'success' OR status = 'error' OR status = 'canceled'
+        status = 'pending' OR status = 'running' OR status = 'success' OR status = 'error' OR status = 'cancelled'
     ),
     result INTEGER,
     result_part INTEGER,
@@ -197,13 +233,19 @@ CREATE TABLE blobs (
 
 CREATE UNIQUE INDEX blobs_hash ON blobs (owner, hash);
 
-CREATE TABLE settings (
+CREATE TABLE records (
     owner TEXT NOT NULL,
+    session INTEGER NOT NULL DEFAULT 0,
+    kind TEXT NOT NULL,
     key TEXT NOT NULL,
-    value TEXT NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 1,
+    created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
-    PRIMARY KEY (owner, key)
-) STRICT, WITHOUT ROWID;
+    value TEXT,
+    data BLOB
+) STRICT;
+
+CREATE UNIQUE INDEX records_key ON records (owner, session, kind, key);
 
 -- Full-text search. The index of messages is contentless: it holds no text and can be rebuilt from the messages.
 

@@ -6,7 +6,8 @@ the same for every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 from recollect.errors import InvalidValue
 from recollect.model import validation
@@ -24,6 +25,7 @@ from recollect.storage.search.index import (
     truncate_branch,
 )
 from recollect.storage.search.retrieval import HitPage
+from recollect.storage.session_filters import FilterValues, filter_values, session_filters
 
 __all__ = [
     "FilterValues",
@@ -39,8 +41,6 @@ __all__ = [
     "truncate_branch",
 ]
 
-FilterValues = str | Iterable[str]
-
 
 def search(
     scope: Scope,
@@ -54,6 +54,10 @@ def search(
     channel: FilterValues | None = None,
     model: FilterValues | None = None,
     status: FilterValues | None = None,
+    label: FilterValues | None = None,
+    external_id: str | None = None,
+    id_prefix: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
     since: TimeLike | None = None,
     until: TimeLike | None = None,
     archived: bool | None = None,
@@ -69,11 +73,12 @@ def search(
     parsed = query.combine_filters(
         query.parse_query(text, scope.now),
         session=session,
-        sets={name: query.filter_values(values) for name, values in sets.items()},
+        sets={name: filter_values(values) for name, values in sets.items()},
         since=query.parse_time_argument(since, "since", scope.now),
         until=query.parse_time_argument(until, "until", scope.now),
         archived=validation.check_optional_flag(archived),
         pinned=validation.check_optional_flag(pinned),
+        shared=session_filters(label=label, external_id=external_id, id_prefix=id_prefix, metadata=metadata),
     )
     request = retrieval.SearchRequest(
         parsed,

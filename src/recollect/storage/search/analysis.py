@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from recollect.model.json import UNSET, decode, encode_standard
 from recollect.model.message import (
+    INJECTION_KEY,
     AttachmentPart,
     DataPart,
     Part,
@@ -148,8 +149,13 @@ TEXT_COLUMN, CALLS_COLUMN, RESULTS_COLUMN = range(3)
 
 
 def text_pieces(parts: Sequence[Part], tools: Mapping[int, str]) -> Iterator[TextPiece]:
-    """Yield the searchable texts of a message; `tools` has the tool name of a result by part."""
+    """Yield the searchable texts of a message; `tools` has the tool name of a result by part.
+
+    Context that a tool added to a message is not searchable: it is repeated in every conversation.
+    """
     for index, part in enumerate(parts):
+        if part.metadata is not None and INJECTION_KEY in part.metadata:
+            continue
         if isinstance(part, TextPart | ReasoningPart):
             kind = "text" if isinstance(part, TextPart) else "reasoning"
             yield TextPiece(kind, part.text, None, TEXT_COLUMN)

@@ -248,7 +248,7 @@ def title_hit(row: TitleMatchRow, score: float, needles: Sequence[Needle]) -> Hi
     snippet = make_snippet(row.title, needles)
     return Hit(
         row.id, row.title, "title", snippet.text, snippet.marks, -score, row.created_at, channel=row.channel,
-        archived_at=row.archived_at, deleted_at=row.deleted_at, parent=row.parent_id,
+        archived_at_ms=row.archived_at, deleted_at_ms=row.deleted_at, parent=row.parent_id,
     )  # fmt: skip
 
 

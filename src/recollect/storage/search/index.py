@@ -9,7 +9,7 @@ message must be read before it is changed or erased.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -124,10 +124,13 @@ class _IndexProgress(NamedTuple):
     messages: int
 
 
-def catch_up(scope: Scope) -> Plan[int]:
-    """Index everything that is committed, in bounded transactions; return the number of messages."""
+def catch_up(scope: Scope, progress: Callable[[int], object] | None = None) -> Plan[int]:
+    """Index everything that is committed, in bounded transactions; return the number of messages.
+
+    `progress` is called after each transaction with the number of messages so far.
+    """
     backlog: IndexBacklog = yield read_backlog(scope)
-    return (yield from index_backlog(scope, backlog))
+    return (yield from index_backlog(scope, backlog, progress))
 
 
 def read_backlog(scope: Scope) -> Operation[IndexBacklog]:
@@ -135,16 +138,18 @@ def read_backlog(scope: Scope) -> Operation[IndexBacklog]:
     return Operation(scope.search_dialect().read_backlog, scope, writes=False)
 
 
-def index_backlog(scope: Scope, backlog: IndexBacklog) -> Plan[int]:
+def index_backlog(scope: Scope, backlog: IndexBacklog, progress: Callable[[int], object] | None = None) -> Plan[int]:
     """Index a backlog; return the number of messages."""
     branches, titles = backlog.branches, backlog.titles
     while titles:
         titles = yield Operation(_index_titles, scope)
     count = 0
     while branches:
-        progress: _IndexProgress = yield Operation(_index_branches, scope, branches[:_TITLE_BATCH])
-        branches = branches[progress.branches :]
-        count += progress.messages
+        step: _IndexProgress = yield Operation(_index_branches, scope, branches[:_TITLE_BATCH])
+        branches = branches[step.branches :]
+        count += step.messages
+        if progress is not None:
+            progress(count)
     with contextlib.suppress(*WRITE_ERRORS):  # it only makes the next search faster
         yield from scope.search_dialect().finish_indexing(scope, backlog)
     return count
@@ -349,7 +354,7 @@ def rebuild(scope: Scope) -> Plan[int]:
 
 _CHECK_SAMPLES = 100  # branches whose last indexed message is looked up
 _CHECK_WORDS = 3  # words of each message
-_REINDEX_ADVICE = "No message is affected. store.reindex() rebuilds it."
+_REINDEX_ADVICE = "No message is affected. store.maintenance.reindex() rebuilds it."
 
 
 def check_index(scope: Scope, *, repair: bool) -> Plan[list[Finding]]:

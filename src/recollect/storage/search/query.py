@@ -3,7 +3,7 @@
     deploy failed            both words, in any order
     "exact words" pre*       a phrase; the beginning of a word
     red OR blue, NOT green   also `-green`; AND is understood; (brackets) group
-    role: tool: model: channel: status: session: before: after: pinned: archived:
+    role: tool: model: channel: status: label: session: before: after: pinned: archived:
 
 Every text is a valid query: anything that is not an operator is a word, an unclosed quote ends with the text, and
 brackets and operators without an operand are ignored. A filter applies to the whole query, in any position;
@@ -21,6 +21,7 @@ from recollect.model.message import ROLES
 from recollect.model.session import SESSION_STATUSES
 from recollect.model.times import DAY, TimeLike, parse_time_text, to_milliseconds
 from recollect.storage.search.analysis import ALL_TAG, MIN_INFIX_LENGTH, ROLE_TAG, TOOL_TAG, encode_tag, fold, tokenize
+from recollect.storage.session_filters import NO_SESSION_FILTERS, SessionFilters
 
 # Limits of a query, so that any pasted text is searched in bounded time. The excess is ignored.
 _MAX_WORDS = 48  # words, phrases and filters
@@ -85,25 +86,34 @@ Node: TypeAlias = "Phrase | Tag | AllOf | AnyOf"
 
 
 class Filters(NamedTuple):
-    """The filters of a query. A pair of sets means: one of the first, and none of the second."""
+    """The filters of a query. A pair of sets means: one of the first, and none of the second.
+
+    Of the first labels, a session has all. The last four filters are those of SessionFilters, which cannot be typed.
+    """
 
     role: tuple[frozenset[str], frozenset[str]]
     tool: tuple[frozenset[str], frozenset[str]]
     model: tuple[frozenset[str], frozenset[str]]
     channel: tuple[frozenset[str], frozenset[str]]
     status: tuple[frozenset[str], frozenset[str]]
+    label: tuple[frozenset[str], frozenset[str]]
     session: str | None
     no_session: frozenset[str]
     since: int | None
     until: int | None
     pinned: bool | None
     archived: bool | None
+    external_id: str | None = None
+    id_prefix: str | None = None
+    id_limit: str | None = None
+    metadata: str | None = None
 
 
 _NO_CONDITION: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 NO_FILTERS = Filters(
-    _NO_CONDITION, _NO_CONDITION, _NO_CONDITION, _NO_CONDITION, _NO_CONDITION, None, frozenset(), None, None, None, None
-)
+    role=_NO_CONDITION, tool=_NO_CONDITION, model=_NO_CONDITION, channel=_NO_CONDITION, status=_NO_CONDITION,
+    label=_NO_CONDITION, session=None, no_session=frozenset(), since=None, until=None, pinned=None, archived=None,
+)  # fmt: skip
 
 
 class ParsedQuery(NamedTuple):
@@ -113,7 +123,7 @@ class ParsedQuery(NamedTuple):
     filters: Filters
 
 
-_SET_FILTERS = ("role", "tool", "model", "channel", "status")
+_SET_FILTERS = ("role", "tool", "model", "channel", "status", "label")
 _SINGLE_FILTERS = ("session", "since", "until", "pinned", "archived")
 
 
@@ -321,6 +331,7 @@ def combine_filters(
     until: int | None,
     archived: bool | None,
     pinned: bool | None,
+    shared: SessionFilters = NO_SESSION_FILTERS,
 ) -> ParsedQuery:
     """Combine the typed filters with those of the caller; both must hold."""
     filters = query.filters
@@ -341,6 +352,11 @@ def combine_filters(
         query.words,
         filters._replace(
             **sets_by_name,
+            label=(filters.label[0].union(shared.label_list), filters.label[1]),
+            external_id=shared.external_id,
+            id_prefix=shared.id_prefix,
+            id_limit=shared.id_limit,
+            metadata=shared.metadata,
             session=session_id,
             since=max((time for time in (since, filters.since) if time is not None), default=None),
             until=min((time for time in (until, filters.until) if time is not None), default=None),
@@ -402,19 +418,3 @@ def parse_time_argument(value: TimeLike | None, name: str, now: int) -> int | No
             f"{name} must be a time (milliseconds, a datetime, or text such as 2025-03-07), got {format_value(value)}."
         )
     return time
-
-
-def filter_values(values: str | Iterable[str] | None) -> frozenset[str]:
-    """Return one value or several as a set."""
-    from recollect.errors import InvalidValue, format_value  # noqa: PLC0415  only if one is set
-
-    if values is None:
-        return frozenset()
-    try:
-        items: list[object] = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)  # pyright: ignore[reportUnnecessaryIsInstance]
-    except Exception as error:  # raised by the caller's iterator
-        raise InvalidValue(f"A filter must be a string or several strings, got {format_value(values)}.") from error
-    texts = [str.__str__(item) for item in items if isinstance(item, str)]
-    if len(texts) < len(items):
-        raise InvalidValue(f"A filter must be a string or several strings, got {format_value(values)}.")
-    return frozenset(texts)

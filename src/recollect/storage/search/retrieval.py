@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import IndexDamaged, InvalidValue, SessionNotFound, format_value
-from recollect.model import json, validation
+from recollect.model import json, session_ids, validation
 from recollect.model.search import Hit
 from recollect.storage import sessions
 from recollect.storage.operation import Operation, Plan, Query, Scope, Steps, fetch_all, fetch_one
@@ -375,7 +375,7 @@ class _Finder:
         if self.target is None:
             return None
         value = self.target.session.value
-        return HitSession(value.id, value.title, value.channel, value.archived_at, value.deleted_at, value.parent)
+        return HitSession(value.id, value.title, value.channel, value.archived_at_ms, value.deleted_at_ms, value.parent)
 
     def _may_be_title(self) -> bool:
         """Return whether titles can match: they have no role, tool or time, and a word is required."""
@@ -441,7 +441,15 @@ def _filter_params(scope: Scope, request: SearchRequest, target: _SearchedSessio
         "no_channels": _json_list(filters.channel[1]),
         "statuses": _json_list(filters.status[0]),
         "no_statuses": _json_list(filters.status[1]),
-        "no_sessions": _json_list(filters.no_session),
+        "no_sessions": _json_list(
+            frozenset(json.escape_nul(id) for id in filters.no_session if session_ids.is_possible_id(id))
+        ),
+        "labels": _json_list(filters.label[0]),
+        "no_labels": _json_list(filters.label[1]),
+        "external_id": filters.external_id,
+        "id_prefix": filters.id_prefix,
+        "id_limit": filters.id_limit,
+        "metadata": filters.metadata,
         "models": _json_list(filters.model[0]),
         "no_models": _json_list(filters.model[1]),
         "since": filters.since,

@@ -6,7 +6,7 @@
     const { session } = r.view(), buttons = button.closest(".approval").querySelectorAll("button");
     for (const each of buttons) each.disabled = true;
     try {
-      const url = "/api/v1/sessions/" + encodeURIComponent(session) + "/approval";
+      const url = "/api/v1/sessions/" + r.segment(session) + "/approval";
       await r.send("POST", url, { id: button.dataset.approval, decision: button.dataset.decision });
     } catch (error) {
       for (const each of buttons) each.disabled = false;

@@ -4,7 +4,7 @@
   const r = window.recollect;
   const $ = (id) => document.getElementById(id);
   const act = r.actions;
-  const path = (session, rest) => "/page/conversation/" + encodeURIComponent(session) + rest;
+  const path = (session, rest) => "/page/conversation/" + r.segment(session) + rest;
   /* Texts by session in localStorage. A text that localStorage refuses (full or disabled) stays in this window. */
   const storedTexts = (name) => ({
     unsaved: new Map(),

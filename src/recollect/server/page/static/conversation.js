@@ -8,7 +8,7 @@
   const GESTURE = 1000;        /* milliseconds for which a gesture may keep moving the view: a smooth scroll, a fling */
   let view = null;             /* the open conversation: session, first, last, older, newer, tags, running, atEnd */
   r.view = () => view;
-  const base = () => "/page/conversation/" + encodeURIComponent(view.session);
+  const base = () => "/page/conversation/" + r.segment(view.session);
   const idempotencyHeader = () => ({ headers: { "Idempotency-Key": r.key() } });
   const position = (id) => Number((id || "").split(".")[1]) || 0;
 
@@ -20,7 +20,7 @@
     if (!element) { view = null; r.current = null; if (document.querySelector("#conversation > .starting")) startFirst().catch(r.failed); return; }
     const data = element.dataset;
     view = {
-      element, session: data.session, first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
+      element, session: r.fromAttribute(data.session), first: Number(data.first), last: Number(data.last), older: !!data.older, newer: !!data.newer,
       revision: Number(data.revision), tags: new Map(Object.entries(JSON.parse(data.tags || "{}"))), running: !!data.running,
       atEnd: true, top: 0, height: 0, viewHeight: 0, gestureAt: -GESTURE, pointerDown: false, anchor: null, list: $("messages"), scroll: $("scroll"), ended: new Set(), turn: null, turns: 0, pages: 0,
     };
@@ -57,11 +57,11 @@
     const main = $("conversation");
     const slow = setTimeout(() => main.classList.add("loading"), 200);   /* milliseconds: a quick response must not flash the loading state */
     try {
-      const url = "/page/conversation/" + encodeURIComponent(session) + (message ? "?m=" + encodeURIComponent(message) : "");
+      const url = "/page/conversation/" + r.segment(session) + (message ? "?m=" + encodeURIComponent(message) : "");
       const read = () => r.send("GET", url, undefined, { accept: "text/html", signal: abort.signal });
       let html = await read();
       if (push && message && html.includes('<section class="elsewhere"') && !abort.signal.aborted) {   /* the user chose this message */
-        await r.send("POST", "/page/conversation/" + encodeURIComponent(session) + "/show", { message }, { signal: abort.signal });
+        await r.send("POST", "/page/conversation/" + r.segment(session) + "/show", { message }, { signal: abort.signal });
         html = await read();
       }
       if (abort.signal.aborted) return;
@@ -82,12 +82,12 @@
   addEventListener("popstate", () => {
     if (location.pathname + location.search === address) return;   /* only the fragment changed, as with the skip link */
     const path = location.pathname.match(/^\/c\/([^/]+)$/);
-    if (path) r.open(decodeURIComponent(path[1]), new URLSearchParams(location.search).get("m"), { push: false }).catch(() => {});
+    if (path) r.open(r.fromSegment(path[1]), new URLSearchParams(location.search).get("m"), { push: false }).catch(() => {});
     else location.reload();
   });
   r.actions["show-message"] = (button) => r.open(view.session, button.dataset.message);
   r.actions["hide-message"] = () => { view.element.querySelector(".elsewhere")?.remove(); $("composer-text").focus({ preventScroll: true }); };
-  r.actions["open-session"] = (link) => r.open(link.dataset.session);
+  r.actions["open-session"] = (link) => r.open(r.fromAttribute(link.dataset.session));
 
   /* --- scroll position ------------------------------------------------------------------------------------- */
   const distance = () => view.scroll.scrollHeight - view.scroll.scrollTop - view.scroll.clientHeight;
@@ -244,7 +244,7 @@
     if (element.classList.contains("gone")) return;
     element.classList.add("gone");
     if (!$("panel").hidden) r.panel(null);
-    const restore = async () => { await r.send("POST", "/page/session/" + encodeURIComponent(session) + "/restore"); await r.open(session); };
+    const restore = async () => { await r.send("POST", "/page/session/" + r.segment(session) + "/restore"); await r.open(session); };
     if (reason === "trash") r.toast(`“${title}” was deleted in another window or program.`, { action: "Restore", run: () => restore().catch(r.failed), seconds: 12 });
     else r.toast(`“${title}” was erased in another window or program.`, { seconds: 12 });
     if (reason === "trash" || !typed.trim()) { await r.openNext(session); return; }
@@ -422,7 +422,7 @@
   };
   const fork = async (from, message) => {
     const still = r.beginNavigation();
-    const { session } = await r.send("POST", "/page/conversation/" + encodeURIComponent(from) + "/fork", { message }, idempotencyHeader());
+    const { session } = await r.send("POST", "/page/conversation/" + r.segment(from) + "/fork", { message }, idempotencyHeader());
     if (!still()) return;
     await r.open(session);
     r.toast("Forked. This copy continues on its own.");
@@ -495,7 +495,7 @@
     r.toast("Older messages are summarized for the model. The originals are kept.");
   };
   act.export ||= () => r.exportDialog?.(view.session);
-  const change = (fields, session = view.session) => r.send("PATCH", "/page/session/" + encodeURIComponent(session), fields);
+  const change = (fields, session = view.session) => r.send("PATCH", "/page/session/" + r.segment(session), fields);
   act["pin-session"] = async (button) => { const pinned = !button.dataset.pinned; await (r.pin ? r.pin(view.session, pinned) : change({ pinned })); await r.refresh(); };
   act["archive-session"] = async (button) => { const archived = !button.dataset.archived; await (r.archive ? r.archive(view.session, archived) : change({ archived })); await r.refresh(); };
   act["delete-session"] = () => r.remove?.(view.session);

@@ -100,7 +100,11 @@
     }
   });
   report.addEventListener("click", (event) => { if (event.target.closest("[data-do='session-link']")) importDialog.close(); });
-  r.actions["session-link"] = (link) => r.open ? r.open(link.dataset.session) : location.assign(r.address(link.dataset.session));
+  r.actions["session-link"] = (link) => {
+    const session = r.fromAttribute(link.dataset.session);
+    if (r.open) return r.open(session);
+    location.assign(r.address(session));
+  };
 
   /* The skip link only moves the focus: a fragment in the address would add a history entry. */
   document.querySelector(".skip")?.addEventListener("click", (event) => { event.preventDefault(); $("conversation").focus(); });

@@ -6,8 +6,17 @@ window.recollect = (() => {
   const narrow = matchMedia("(max-width: 799px)");
 
   self.emit = (name, detail = {}) => document.dispatchEvent(new CustomEvent("recollect:" + name, { detail }));
+  /* A session id as a segment of a path, and back. A browser resolves `.` and `..`, so the server takes `~.` for `.`. */
+  self.segment = (id) => encodeURIComponent(/^~*\.{1,2}$/.test(id) ? "~" + id : id);
+  self.fromSegment = (segment) => {
+    const id = decodeURIComponent(segment);
+    return /^~+\.{1,2}$/.test(id) ? id.slice(1) : id;
+  };
+  /* An id in an attribute, and back. HTML has no NUL and changes CR to LF, so these two and `%` are percent-encoded. */
+  self.toAttribute = (id) => id.replace(/[%\0\r]/g, encodeURIComponent);
+  self.fromAttribute = (value) => value && decodeURIComponent(value);
   self.address = (session, message) =>
-    "/c/" + encodeURIComponent(session) + (message ? "?m=" + encodeURIComponent(message) : "");
+    "/c/" + self.segment(session) + (message ? "?m=" + encodeURIComponent(message) : "");
 
   /* Sentences for problem codes whose detail is written for API clients. */
   const SENTENCES = {
@@ -24,7 +33,7 @@ window.recollect = (() => {
     "compacted-meanwhile": "This conversation was compacted in the meantime. Review it, then try again.",
     "stale-revision": "This conversation was changed in the meantime. Review it, then try again.",
     "key-reused": "This was already sent with different text. Send it again.",
-    "already-said": "This message was already sent. It is in the conversation.",
+    "turn-exists": "This message was already sent. It is in the conversation.",
     "turn-closed": "This answer has already ended.",
     "store-closed": "The server is stopping. Restart it to continue.",
     "store-locked": "Another program has locked the database. Nothing was saved. Try again in a moment.",

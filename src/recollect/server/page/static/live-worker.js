@@ -5,7 +5,12 @@ self.recollectHub = (broadcast) => {
   const windows = new Map();   /* port -> { session, cursor, lastSeen }; the cursor is the last event before the page was rendered */
   let source = null, live = null;   /* the newest stream, and the last one that opened; at most two exist */
   let opened = "", last = "", offline = false, offlineTimer = 0, silenceTimer = 0;
-  const sessions = () => [...new Set([...windows.values()].map((entry) => entry.session).filter(Boolean))].sort().slice(0, 50);
+  /* The open sessions, as many as fit into the URL of a request: ids may have 1,024 bytes. */
+  const sessions = () => {
+    const names = [...new Set([...windows.values()].map((entry) => entry.session).filter(Boolean))].sort().slice(0, 50);
+    let length = 0;
+    return names.filter((name) => (length += encodeURIComponent(name).length + 6) < 12000);   /* characters; the server accepts 16,384 bytes of headers */
+  };
   /* Return whether a window's page was rendered before the latest event. */
   const isBehind = (cursor = "") => { const [name, count] = cursor.split("."), [now, lastCount] = last.split("."); return name !== now || Number(count) < Number(lastCount); };
   const ready = (port) => broadcast({ type: "ready", data: { missed: isBehind(windows.get(port).cursor) } }, port);

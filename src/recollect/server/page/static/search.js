@@ -131,7 +131,7 @@
   async function go(hit) {
     if (!hit) return;
     remember(field.value.trim());
-    const { session, message } = hit.dataset;
+    const { message } = hit.dataset, session = r.fromAttribute(hit.dataset.session);
     dialog.close();
     if (r.open) await r.open(session, message || undefined);
     else location.assign(r.address(session, message || undefined));

@@ -4,13 +4,14 @@
   const r = window.recollect;
   const list = document.getElementById("sessions");
   if (!list) return;
-  const byId = (id) => list.querySelector(`li.session[data-id="${CSS.escape(id)}"]`);
+  const byId = (id) => list.querySelector(`li.session[data-id="${CSS.escape(r.toAttribute(id))}"]`);
   const filter = { view: "", channel: "", model: "" };
   const setCookie = (name, value) => { document.cookie = `${name}=${encodeURIComponent(value)}; path=/; max-age=31536000; samesite=strict`; };
   r.remember = setCookie;
-  r.current ??= list.dataset.current || null;
+  r.current ??= r.fromAttribute(list.dataset.current) || null;
+  const idOf = (row) => r.fromAttribute(row.dataset.id);
   const show = (id, message) => r.open ? r.open(id, message) : location.assign(r.address(id, message));
-  const path = (id, rest = "") => "/page/session/" + encodeURIComponent(id) + rest;
+  const path = (id, rest = "") => "/page/session/" + r.segment(id) + rest;
 
   /* Keyboard navigation: one row is a tab stop, the arrow keys move between rows. */
   const links = () => [...list.querySelectorAll("a.session-link")];
@@ -53,9 +54,9 @@
   }
   function appendPage(piece) {
     const known = new Map();  /* one pass over the list, not one per row */
-    for (const row of list.querySelectorAll("li.session")) known.set(row.dataset.id, row);
+    for (const row of list.querySelectorAll("li.session")) known.set(idOf(row), row);
     for (const section of piece.querySelectorAll("section.session-group")) {
-      for (const row of section.querySelectorAll("li.session")) known.get(row.dataset.id)?.remove();
+      for (const row of section.querySelectorAll("li.session")) known.get(idOf(row))?.remove();
       const existing = list.querySelector(`section[data-group="${CSS.escape(section.dataset.group)}"]`);
       if (existing) existing.querySelector("ul").append(...section.querySelector("ul").children);
       else list.append(section);
@@ -77,7 +78,7 @@
     if (mine !== asked) return;
     postponed = !!list.querySelector(".renaming");
     if (postponed) return;
-    const at = list.scrollTop, focused = list.contains(document.activeElement) && document.activeElement.closest("li.session")?.dataset.id;
+    const at = list.scrollTop, focused = list.contains(document.activeElement) && r.fromAttribute(document.activeElement.closest("li.session")?.dataset.id);
     list.replaceChildren();
     appendPage(r.parse(html));
     list.scrollTop = at;
@@ -110,7 +111,7 @@
     if ((!row.isConnected || apart) && row.dataset.group !== "pinned" && list.querySelector(".sessions-more")) {
       const loaded = [...list.querySelectorAll("section:not([data-group=pinned], [data-group=open]) > ul > li.session")].pop();
       if (!loaded || at < Number(loaded.dataset.at)) {  /* its page is not loaded yet */
-        if (row.dataset.id === r.current && !apart) section("open", "Current").querySelector("ul").replaceChildren(row);
+        if (idOf(row) === r.current && !apart) section("open", "Current").querySelector("ul").replaceChildren(row);
         return;
       }
     }
@@ -124,12 +125,12 @@
   const waiting = new Set(), deleting = new Set();   /* rows to move later; rows being deleted */
   const isHovered = () => list.matches(":hover") && matchMedia("(hover: hover)").matches;
   function update(fresh, force) {
-    const row = byId(fresh.dataset.id);
-    if (deleting.has(fresh.dataset.id)) return;
+    const row = byId(idOf(fresh));
+    if (deleting.has(idOf(fresh))) return;
     if (row?.closest("ul")?.closest("li.session")) { swap(row, fresh); return; }  /* a sub-agent stays below its parent */
     if (row) swap(row, fresh);
     if (row && row.dataset.group === row.closest("section").dataset.group && isInOrder(row)) return;
-    if (row?.classList.contains("renaming") || (isHovered() && !force)) { waiting.add(fresh.dataset.id); return; }
+    if (row?.classList.contains("renaming") || (isHovered() && !force)) { waiting.add(idOf(fresh)); return; }
     moveIntoOrder(row || fresh);
     if (!row) ensureReachable();
   }
@@ -160,7 +161,7 @@
       const asked = query();
       for (const id of ids) asked.append("id", id);
       const piece = r.parse(await r.send("GET", "/page/rows?" + asked, undefined, { accept: "text/html" }));
-      const fresh = new Map([...piece.querySelectorAll("li.session")].map((row) => [row.dataset.id, row]));
+      const fresh = new Map([...piece.querySelectorAll("li.session")].map((row) => [idOf(row), row]));
       for (const id of ids) {
         if (fresh.has(id)) update(fresh.get(id), force);
         else {
@@ -194,7 +195,7 @@
   document.addEventListener("recollect:opened", (event) => {
     r.current = event.detail.session;
     document.querySelector(".sidebar-foot [aria-current]")?.removeAttribute("aria-current");
-    for (const row of list.querySelectorAll('section[data-group="open"] > ul > li.session')) if (row.dataset.id !== r.current) row.remove();
+    for (const row of list.querySelectorAll('section[data-group="open"] > ul > li.session')) if (idOf(row) !== r.current) row.remove();
     tidy();
     mark(r.current);
     if (!byId(r.current)) touch(r.current, true);
@@ -223,14 +224,14 @@
     await touch(id, true);
     r.emit("renamed", { session: id, ...fields });
   }
-  r.actions.session = (link) => show(rowOf(link).dataset.id);
+  r.actions.session = (link) => show(idOf(rowOf(link)));
   r.actions.search = () => r.search?.();
   r.actions["toggle-delegates"] = async (button) => {
     const row = rowOf(button), open = button.getAttribute("aria-expanded") === "true";
     button.setAttribute("aria-expanded", String(!open));
     row.querySelector(":scope > ul")?.remove();
     if (open) return;
-    const html = await r.send("GET", "/page/children/" + encodeURIComponent(row.dataset.id), undefined, { accept: "text/html" });
+    const html = await r.send("GET", "/page/children/" + r.segment(idOf(row)), undefined, { accept: "text/html" });
     const children = document.createElement("ul");
     children.append(...r.parse(html).querySelectorAll("li.session"));
     if (button.getAttribute("aria-expanded") === "true") { row.querySelector(":scope > ul")?.remove(); row.append(children); mark(r.current); }
@@ -279,9 +280,9 @@
   /* Return the neighbor of a session in the list; for a removed row, the neighbor that it had. */
   let lastNeighbor = null;
   function neighbor(id) {
-    const all = [...list.querySelectorAll("section > ul > li.session")], at = all.findIndex((row) => row.dataset.id === id);
-    if (at < 0) return lastNeighbor?.of === id && byId(lastNeighbor.next) ? lastNeighbor.next : all[0]?.dataset.id;
-    return (all[at + 1] || all[at - 1])?.dataset.id;
+    const all = [...list.querySelectorAll("section > ul > li.session")], at = all.findIndex((row) => idOf(row) === id);
+    if (at < 0) return lastNeighbor?.of === id && byId(lastNeighbor.next) ? lastNeighbor.next : r.fromAttribute(all[0]?.dataset.id);
+    return r.fromAttribute((all[at + 1] || all[at - 1])?.dataset.id);
   }
   r.openNext = async (id) => {
     const next = neighbor(id);
@@ -307,14 +308,14 @@
   };
   r.forkSession = async (id) => { const still = r.beginNavigation(), { session } = await r.send("POST", path(id, "/fork"), undefined, { headers: { "Idempotency-Key": r.key() } }); await touch(session, true); if (still()) await show(session); };
   r.actions.restore = async (button) => {
-    const row = rowOf(button), id = row.dataset.id;
+    const row = rowOf(button), id = idOf(row);
     await r.send("POST", path(id, "/restore"));
     row.remove(); tidy();
     r.toast(`Restored “${short(titleOf(row))}”`, { action: "Open", run: () => { r.unfilter(); show(id); } });
     if (!list.querySelector("li.session")) await reload();
   };
   r.actions.erase = async (button) => {
-    const row = rowOf(button), id = row.dataset.id, title = short(titleOf(row));
+    const row = rowOf(button), id = idOf(row), title = short(titleOf(row));
     if (!await r.ask(`Erase “${title}” permanently?`, "Its contents are overwritten in the database. This cannot be undone.", "Erase")) return;
     try { await r.send("POST", path(id, "/erase"), { forks: "refuse" }); }
     catch (error) {
@@ -337,7 +338,7 @@
   const menu = document.getElementById("session-menu");
   let chosen = null;
   function openMenu(row, button) {
-    chosen = row.dataset.id;
+    chosen = idOf(row);
     const say = (name, text) => { menu.querySelector(`[data-act="${name}"] span`).textContent = text; };
     say("pin", row.hasAttribute("data-pinned") ? "Unpin" : "Pin");
     say("archive", row.hasAttribute("data-archived") ? "Unarchive" : "Archive");
@@ -345,12 +346,12 @@
     r.menu(menu, button);
   }
   const act = {
-    pin: (row) => r.pin(row.dataset.id, !row.hasAttribute("data-pinned")),
-    rename: (row) => r.rename(row.dataset.id),
-    archive: (row) => r.archive(row.dataset.id, !row.hasAttribute("data-archived")),
-    fork: (row) => r.forkSession(row.dataset.id),
-    export: (row) => r.exportDialog?.(row.dataset.id, titleOf(row)),
-    delete: (row) => r.remove(row.dataset.id),
+    pin: (row) => r.pin(idOf(row), !row.hasAttribute("data-pinned")),
+    rename: (row) => r.rename(idOf(row)),
+    archive: (row) => r.archive(idOf(row), !row.hasAttribute("data-archived")),
+    fork: (row) => r.forkSession(idOf(row)),
+    export: (row) => r.exportDialog?.(idOf(row), titleOf(row)),
+    delete: (row) => r.remove(idOf(row)),
   };
   r.actions["row-menu"] = (button) => openMenu(rowOf(button), button);
   menu?.addEventListener("click", (event) => {

@@ -34,7 +34,10 @@ ORDER BY tree, number LIMIT :limit
 SELECT s.branch, s.open_turns, (b.tree << 20) | b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM recollect.branches AS o
         WHERE o.tree = s.tree AND o.session = s.number AND o.open_turn IS NOT NULL) AS open_branches,
-    s.folded AS sort_title
+    s.folded AS sort_title, (
+        SELECT coalesce(json_agg(l.label ORDER BY l.label), '[]')::text FROM recollect.session_labels AS l
+        WHERE l.tree = s.tree AND l.session = s.number
+    ) AS label_rows
 FROM recollect.sessions AS s LEFT JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
 WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
 
@@ -130,10 +133,13 @@ WHERE a.tree = :session::bigint >> 20 AND a.session = (:session::bigint & 104857
 SELECT hash, refs, octet_length(data) = size AS size_matches FROM recollect.blobs WHERE owner = :owner
 
 -- shared: reference_counts
--- The number of references of all messages to each blob.
+-- The number of references of all messages, and of their earlier versions, to each blob.
 SELECT j.hash, count(*) AS refs
-FROM recollect.messages AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
-WHERE m.blobs IS NOT NULL AND m.owner = :owner
+FROM (
+    SELECT blobs FROM recollect.messages WHERE blobs IS NOT NULL AND owner = :owner
+    UNION ALL
+    SELECT blobs FROM recollect.message_versions WHERE blobs IS NOT NULL AND owner = :owner
+) AS m CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 GROUP BY j.hash
 
 -- name: blobs_reference_counts

@@ -4,8 +4,20 @@
 -- shared: message_columns
 -- The columns of a message. The rare ones are one JSON array, or NULL; varchar marks JSON that stays bytes.
 parts::varchar, position, role, created_at, turn, tokens, format, model, input_tokens, output_tokens, native,
-CASE WHEN coalesce(state, error, metadata, blobs) IS NOT NULL OR coalesce(completed_at, deleted_at) IS NOT NULL
-THEN json_build_array(state, completed_at, deleted_at, error, metadata, blobs) END AS rare
+CASE WHEN coalesce(state, error, metadata, blobs, client_key) IS NOT NULL
+    OR coalesce(completed_at, deleted_at, edited_at) IS NOT NULL
+THEN json_build_array(state, completed_at, deleted_at, error, metadata, blobs, client_key, edited_at) END AS rare
+
+-- shared: path_cte
+-- The branch segments of the path that ends with a branch.
+path (tree, number, parent, low, high) AS (
+    SELECT b.tree, b.number, b.parent, b.fork_at, CASE WHEN s.branch = b.number THEN s.last ELSE b.last END
+    FROM recollect.branches AS b LEFT JOIN recollect.sessions AS s ON s.tree = b.tree AND s.number = b.session
+    WHERE b.tree = :branch::bigint >> 20 AND b.number = (:branch::bigint & 1048575)::int
+    UNION ALL
+    SELECT b.tree, b.number, b.parent, b.fork_at, p.low
+    FROM path AS p JOIN recollect.branches AS b ON b.tree = p.tree AND b.number = p.parent
+)
 
 -- shared: on_branch
 -- Condition: the row belongs to the branch with the key :branch.
@@ -29,6 +41,14 @@ INSERT INTO recollect.messages (
 ) VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
     ?16, ?17)
 
+-- name: message_insert_full
+-- Insert a message with all its columns.
+INSERT INTO recollect.messages (
+    tree, branch, position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format,
+    model, error, metadata, native, blobs, parts, client_key, edited_at, deleted_at
+) VALUES (?1::bigint >> 20, (?1::bigint & 1048575)::int, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+    ?16, ?17, ?18, ?19, ?20)
+
 -- name: message_get
 -- Return a message by its branch and position.
 SELECT {message_columns} FROM recollect.messages WHERE {on_branch} AND position = :position::bigint
@@ -51,6 +71,20 @@ ORDER BY position LIMIT :limit
 -- Return messages of a span, newest first.
 SELECT {message_columns} FROM recollect.messages
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+ORDER BY position DESC LIMIT :limit
+
+-- name: messages_forward_by_time
+-- Return the messages of a span that were created between two times, oldest first.
+SELECT {message_columns} FROM recollect.messages
+WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+    AND created_at > :since::bigint AND created_at < :until::bigint
+ORDER BY position LIMIT :limit
+
+-- name: messages_backward_by_time
+-- Return the messages of a span that were created between two times, newest first.
+SELECT {message_columns} FROM recollect.messages
+WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND (deleted_at IS NULL OR :deleted::boolean)
+    AND created_at > :since::bigint AND created_at < :until::bigint
 ORDER BY position DESC LIMIT :limit
 
 -- name: messages_last
@@ -90,6 +124,72 @@ ORDER BY position
 SELECT {message_columns} FROM recollect.messages
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND role = 'user' AND deleted_at IS NULL
 ORDER BY position DESC LIMIT 1
+
+-- name: messages_keyed
+-- Return the messages of a path that have one of these keys, a JSON array of their UTF-8 bytes in hexadecimal with spaces.
+-- The two inner replacements write NUL and U+0010 as the column holds them (engine/postgres/adapters.py).
+WITH RECURSIVE {path_cte}
+SELECT m.* FROM (
+    SELECT convert_from(decode(replace(replace(j.value, '10', '1070'), '00', '1030'), 'hex'), 'UTF8') AS client_key
+    FROM json_array_elements_text(:keys::json) AS j (value) OFFSET 0
+) AS k
+CROSS JOIN path AS p
+CROSS JOIN LATERAL (
+    SELECT (m.tree << 20) | m.branch AS branch, m.branch AS number, m.position, m.client_key, m.turn, m.edited_at,
+        m.deleted_at, m.role, m.format, m.native, m.parts
+    FROM recollect.messages AS m
+    WHERE m.owner = (SELECT recollect.owner()) AND m.client_key = k.client_key AND m.tree = p.tree AND m.branch = p.number
+        AND m.position > p.low AND m.position <= p.high AND (m.deleted_at IS NULL OR :deleted::boolean) OFFSET 0
+) AS m
+
+-- name: messages_with_key
+-- Return the messages of a tree with a key.
+SELECT (tree << 20) | branch AS branch, position, deleted_at IS NOT NULL AS is_deleted FROM recollect.messages
+WHERE owner = (SELECT recollect.owner()) AND client_key = :key AND tree = :tree
+
+-- name: messages_with_keys
+-- Return the messages of a tree that have one of these keys, a JSON array as in messages_keyed.
+SELECT m.client_key, m.branch, m.position FROM (
+    SELECT convert_from(decode(replace(replace(j.value, '10', '1070'), '00', '1030'), 'hex'), 'UTF8') AS client_key
+    FROM json_array_elements_text(:keys::json) AS j (value) OFFSET 0
+) AS k
+CROSS JOIN LATERAL (
+    SELECT m.client_key, (m.tree << 20) | m.branch AS branch, m.position FROM recollect.messages AS m
+    WHERE m.owner = (SELECT recollect.owner()) AND m.client_key = k.client_key AND m.tree = :tree OFFSET 0
+) AS m
+
+-- name: messages_of_key
+-- Return a page of an owner's messages with a key, without the trees whose sessions are all in the trash.
+SELECT m.tree, (m.tree << 20) | m.branch AS branch, m.branch AS number, m.position, m.deleted_at IS NOT NULL AS is_deleted
+FROM recollect.messages AS m
+WHERE m.owner = :owner AND m.client_key = :key
+    AND (m.tree, m.branch, m.position) > (:branch::bigint >> 20, (:branch::bigint & 1048575)::int, :position::bigint)
+    AND EXISTS (SELECT FROM recollect.sessions AS s WHERE s.tree = m.tree AND s.deleted_at IS NULL)
+ORDER BY m.tree, m.branch, m.position LIMIT :limit
+
+-- name: messages_sharing_key
+-- Return the messages of a branch whose key another message of the path has too. Deleted messages do not count.
+WITH RECURSIVE {path_cte}
+SELECT m.position, m.client_key FROM recollect.messages AS m
+WHERE m.tree = :branch::bigint >> 20 AND m.branch = (:branch::bigint & 1048575)::int
+    AND m.client_key IS NOT NULL AND m.deleted_at IS NULL
+    AND EXISTS (
+        SELECT FROM path AS p CROSS JOIN LATERAL (
+            SELECT FROM recollect.messages AS o
+            WHERE o.owner = m.owner AND o.client_key = m.client_key AND o.tree = p.tree AND o.branch = p.number
+                AND o.position > p.low AND o.position <= p.high AND o.deleted_at IS NULL
+                AND (o.branch <> m.branch OR o.position <> m.position) OFFSET 0
+        ) AS o
+    )
+
+-- name: messages_selected
+-- Return the tokens of messages of a branch, at the positions of a JSON array, and whether they are deleted.
+SELECT position, deleted_at IS NOT NULL AS is_deleted, tokens, input_tokens, output_tokens FROM recollect.messages
+WHERE {on_branch} AND position IN (SELECT j.value::bigint FROM json_array_elements_text(:positions::json) AS j (value))
+
+-- name: message_set_key
+-- Set the key of a message.
+UPDATE recollect.messages SET client_key = :key WHERE {on_branch} AND position = :position
 
 -- name: message_set_metadata
 -- Replace the metadata of a message.
@@ -146,8 +246,11 @@ FROM recollect.branches AS b
 WHERE b.tree = :session::bigint >> 20 AND b.session = (:session::bigint & 1048575)::int
 
 -- name: messages_blobs
--- Return the blob lists of the messages of a span.
+-- Return the blob lists of the messages of a span and of their earlier versions.
 SELECT blobs FROM recollect.messages
+WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND blobs IS NOT NULL
+UNION ALL
+SELECT blobs FROM recollect.message_versions
 WHERE {on_branch} AND position > :low::bigint AND position <= :high::bigint AND blobs IS NOT NULL
 
 -- name: message_mark_deleted
@@ -160,6 +263,14 @@ UPDATE recollect.messages
 SET parts = :parts, state = :state, tokens = :tokens, input_tokens = :input_tokens, output_tokens = :output_tokens,
     completed_at = :completed_at, format = :format, model = :model, error = :error, metadata = :metadata,
     native = :native, blobs = :blobs
+WHERE {on_branch} AND position = :position
+
+-- name: message_replace
+-- Replace the content of a finished message.
+UPDATE recollect.messages
+SET role = :role, parts = :parts, state = :state, tokens = :tokens, input_tokens = :input_tokens,
+    output_tokens = :output_tokens, completed_at = coalesce(completed_at, :completed_at), format = :format, model = :model,
+    error = :error, metadata = :metadata, native = :native, blobs = :blobs, edited_at = :edited_at
 WHERE {on_branch} AND position = :position
 
 -- name: messages_interrupt

@@ -8,7 +8,7 @@ SELECT set_config('recollect.listing', 'on', true)
 -- Return every owner that has data.
 SELECT owner FROM recollect.trees
 UNION SELECT owner FROM recollect.blobs
-UNION SELECT owner FROM recollect.settings
+UNION SELECT owner FROM recollect.records WHERE kind <> 'recollect.deleted'
 ORDER BY 1
 
 -- name: owners_visible
@@ -18,7 +18,7 @@ SELECT r.rolsuper OR r.rolbypassrls OR NOT EXISTS (
     WHERE n.nspname = 'recollect' AND c.relrowsecurity AND (
         EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND NOT p.polpermissive)
         OR NOT EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polcmd = '*' AND 0 = ANY(p.polroles))
-        OR c.relname IN ('trees', 'blobs', 'settings') AND NOT EXISTS (
+        OR c.relname IN ('trees', 'blobs', 'records') AND NOT EXISTS (
             SELECT FROM pg_policy AS p
             WHERE p.polrelid = c.oid AND p.polname = c.relname || '_listing' AND 0 = ANY(p.polroles)
         )

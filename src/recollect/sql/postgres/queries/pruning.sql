@@ -6,6 +6,16 @@ FROM recollect.branches AS b JOIN recollect.messages AS m ON m.tree = b.tree AND
 -- Condition: the branch belongs to the session with the key :session.
 b.tree = :session::bigint >> 20 AND b.session = (:session::bigint & 1048575)::int
 
+-- shared: row_size
+-- The bytes of a message.
+octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
++ coalesce(octet_length(m.error), 0)
+
+-- shared: version_size
+-- The bytes of an earlier version of a message.
+octet_length(v.parts) + coalesce(octet_length(v.native), 0) + coalesce(octet_length(v.metadata), 0)
++ coalesce(octet_length(v.error), 0)
+
 -- shared: trimmable_range
 -- Condition: the message is in a span and may be deleted to trim a session.
 tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int
@@ -71,16 +81,23 @@ ORDER BY tree, number LIMIT :limit
 
 -- name: messages_total_size
 -- Return the number of messages, bytes and tool steps of a session.
-SELECT count(*) AS messages, coalesce(sum(
-    octet_length(m.parts) + coalesce(octet_length(m.native), 0) + coalesce(octet_length(m.metadata), 0)
-    + coalesce(octet_length(m.error), 0)
+SELECT count(*) AS messages, coalesce(sum({row_size}), 0) + coalesce((
+    SELECT sum({version_size})
+    FROM recollect.branches AS b JOIN recollect.message_versions AS v ON v.tree = b.tree AND v.branch = b.number
+    WHERE {of_session}
 ), 0) AS bytes, count(*) FILTER (WHERE {is_tool_step}) AS tool_steps
 {session_messages}
 WHERE {of_session}
 
 -- name: blobs_total_size
--- Add up the bytes of the blobs that a session refers to.
-SELECT coalesce(sum(x.size), 0) AS bytes
+-- Add up the bytes of the blobs to which a session refers in messages and their earlier versions.
+SELECT coalesce(sum(x.size), 0) + coalesce((
+    SELECT sum(x.size)
+    FROM recollect.branches AS b JOIN recollect.message_versions AS v ON v.tree = b.tree AND v.branch = b.number
+    CROSS JOIN LATERAL json_array_elements_text(v.blobs::json) AS j (hash)
+    JOIN recollect.blobs AS x ON x.owner = :owner AND x.hash = j.hash
+    WHERE {of_session} AND v.blobs IS NOT NULL
+), 0) AS bytes
 {session_messages}
 CROSS JOIN LATERAL json_array_elements_text(m.blobs::json) AS j (hash)
 JOIN recollect.blobs AS x ON x.owner = :owner AND x.hash = j.hash
@@ -96,15 +113,22 @@ UPDATE recollect.messages SET deleted_at = :now WHERE {trimmable_range}
 RETURNING tokens, coalesce(input_tokens, 0) AS input_tokens, coalesce(output_tokens, 0) AS output_tokens
 
 -- name: messages_large
--- Return a page of messages with large tool outputs or with blobs.
+-- Return a page of messages with large tool outputs or with blobs, in their content or in an earlier version.
 SELECT (b.tree << 20) | b.number AS branch, b.number, m.position
 {session_messages}
-WHERE {of_session} AND (b.number, m.position) > ((:branch::bigint & 1048575)::int, :position::int)
-    AND (octet_length(m.parts) > :min_bytes::bigint OR m.blobs IS NOT NULL)
-    AND strpos(m.parts, '"kind":"tool_result"') > 0
+WHERE {of_session} AND (b.number, m.position) > ((:branch::bigint & 1048575)::int, :position::int) AND (
+    ((octet_length(m.parts) > :min_bytes::bigint OR m.blobs IS NOT NULL) AND strpos(m.parts, '"kind":"tool_result"') > 0)
+    OR EXISTS (
+        SELECT FROM recollect.message_versions AS v
+        WHERE v.tree = m.tree AND v.branch = m.branch AND v.position = m.position
+            AND (octet_length(v.parts) > :min_bytes::bigint OR v.blobs IS NOT NULL)
+            AND strpos(v.parts, '"kind":"tool_result"') > 0
+        OFFSET 0
+    )
+)
 ORDER BY b.number, m.position LIMIT :limit
 
 -- name: message_replace_parts
 -- Replace the parts of a message after a tool output was dropped.
-UPDATE recollect.messages SET parts = :parts, tokens = :tokens, blobs = :blobs
+UPDATE recollect.messages SET parts = :parts, tokens = :tokens, blobs = :blobs, edited_at = :edited_at
 WHERE tree = :branch::bigint >> 20 AND branch = (:branch::bigint & 1048575)::int AND position = :position

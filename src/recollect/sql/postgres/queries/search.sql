@@ -66,7 +66,18 @@ AND (:no_channels::text IS NULL OR s.channel IS NULL
     OR s.channel <> ALL ((SELECT recollect.listed(:no_channels))::text[]))
 AND (:statuses::text IS NULL OR s.status = ANY ((SELECT recollect.listed(:statuses))::text[]))
 AND (:no_statuses::text IS NULL OR s.status <> ALL ((SELECT recollect.listed(:no_statuses))::text[]))
-AND (:no_sessions::text IS NULL OR s.id <> ALL ((SELECT recollect.listed(:no_sessions))::text[]))
+AND (:no_sessions::text IS NULL OR s.id NOT IN (
+    SELECT j.value FROM json_array_elements_text(:no_sessions::text::json) AS j (value)
+))
+AND (:external_id::text IS NULL OR s.external_id = :external_id::text)
+AND (:id_prefix::text IS NULL OR s.id >= :id_prefix::text AND s.id <= :id_limit::text)
+AND (:labels::text IS NULL OR s.labels::jsonb ?& (SELECT recollect.listed(:labels))::text[])
+AND (:no_labels::text IS NULL OR s.labels IS NULL OR NOT s.labels::jsonb ?| (SELECT recollect.listed(:no_labels))::text[])
+AND (:metadata::text IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_array_elements(:metadata::text::json) AS f (value)
+    WHERE coalesce((recollect.decodable(s.metadata)::json -> (f.value ->> 0))::text, '')
+        NOT IN (recollect.decodable(f.value ->> 1), recollect.decodable(f.value ->> 2)) OFFSET 0
+))
 
 -- shared: session_columns
 -- The columns of the session that a hit shows.

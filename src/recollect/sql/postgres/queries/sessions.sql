@@ -137,12 +137,6 @@ unnest(
     error_message
 )
 
--- shared: open_session_update
--- Move a session to the top of the list, unless a turn is open in it.
-UPDATE recollect.sessions
-SET active_at = greatest(active_at, :now::bigint, {next_activity})
-WHERE {has_id} AND deleted_at IS NULL AND open_turns = 0
-
 -- shared: new_tree_cte
 -- Insert the tree of a new session, unless the session exists or its parent is missing. The parent is locked, so that it
 -- is not erased meanwhile.
@@ -157,13 +151,13 @@ locked_parent AS (
 )
 
 -- shared: session_insert
--- Insert a session into a new tree, as a delegate if it has a parent.
+-- Insert a session into a new tree, with a relation if it has a parent.
 INSERT INTO recollect.sessions (
     tree, number, branch, owner, id, parent, relation, created_at, updated_at, active_at, folded, {field_columns}
 )
 SELECT
     new_tree.tree, 1, 1, :owner::text, :id::text, (p.tree << 20) | p.number,
-    CASE WHEN p.tree IS NOT NULL THEN 'delegate' END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
+    CASE WHEN p.tree IS NOT NULL THEN :relation::text END, :now::bigint, :now::bigint, greatest(:now::bigint, {next_activity}),
     :folded::text, {field_values}
 FROM new_tree
 LEFT JOIN locked_parent AS p ON true
@@ -173,6 +167,14 @@ RETURNING sessions.*
 -- Insert the first branch of a new tree.
 inserted_branch AS (
     INSERT INTO recollect.branches (tree, number, session, created_at) SELECT tree, 1, 1, :now::bigint FROM new_tree
+)
+
+-- shared: labels_insert_cte
+-- Insert the labels of a new session, a JSON array.
+inserted_labels AS (
+    INSERT INTO recollect.session_labels (tree, session, owner, label)
+    SELECT new_session.tree, new_session.number, new_session.owner, l.value
+    FROM new_session CROSS JOIN json_array_elements_text(new_session.labels::json) AS l (value)
 )
 
 -- shared: next_activity
@@ -217,21 +219,23 @@ HAVING count(*) <= :sort_limit::bigint
 id, created_at, updated_at, active_at, last_message_at, channel, channel_id, title, status, model, branch, revision,
 message_count, token_count, input_tokens, output_tokens, delegates AS delegate_count,
 CASE WHEN coalesce(pinned_at, archived_at, deleted_at) IS NOT NULL OR data_schema_version <> 1
-    OR coalesce(relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, metadata) IS NOT NULL
+    OR coalesce(relation, external_id, task, provider, provider_config, working_dir, system_prompt, color, labels, metadata)
+        IS NOT NULL
 THEN json_build_array(
     data_schema_version, parent_id, relation, external_id, task, provider, provider_config, working_dir,
-    system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+    system_prompt, color, pinned_at, archived_at, deleted_at, labels, metadata
 ) END AS rare
 
 -- shared: field_columns
 -- The columns of the fields that a caller sets.
 status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
-metadata, pinned_at, archived_at
+labels, metadata, pinned_at, archived_at
 
 -- shared: field_values
 -- The values of the fields that a caller sets.
 :status::text, :channel::text, :channel_id::text, :external_id::text, :title::text, :task::text, :provider::text,
-:provider_config::text, :model::text, :working_dir::text, :system_prompt::text, :color::text, :metadata::text,
+:provider_config::text, :model::text, :working_dir::text, :system_prompt::text, :color::text, :labels::text,
+:metadata::text,
 :pinned_at::bigint, :archived_at::bigint
 
 -- shared: list_filters
@@ -245,6 +249,16 @@ AND (:model::text IS NULL OR model = :model::text)
 AND (:status::text IS NULL OR status = :status::text)
 AND (:parent::bigint IS NULL OR parent = :parent::bigint)
 AND (:delegates::boolean IS NULL OR (relation IS NOT DISTINCT FROM 'delegate') = :delegates::boolean)
+AND (:relation::text IS NULL OR relation = :relation::text)
+AND (:external_id::text IS NULL OR external_id = :external_id::text)
+AND (:id_prefix::text IS NULL OR id >= :id_prefix::text AND id <= :id_limit::text)
+AND (:open_turn::boolean IS NULL OR (open_turns > 0) = :open_turn::boolean)
+AND (:labels::text IS NULL OR labels::jsonb ?& (SELECT recollect.listed(:labels))::text[])
+AND (:metadata::text IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_array_elements(:metadata::text::json) AS f (value)
+    WHERE coalesce((recollect.decodable(metadata)::json -> (f.value ->> 0))::text, '')
+        NOT IN (recollect.decodable(f.value ->> 1), recollect.decodable(f.value ->> 2)) OFFSET 0
+))
 AND (:shown_keys::text IS NULL OR ((tree << 20) | number) NOT IN (
     SELECT j.value::bigint FROM json_array_elements_text(:shown_keys::text::json) AS j (value)
 ))
@@ -296,6 +310,39 @@ AND (:since::bigint IS NULL OR created_at >= :since::bigint)
 -- The order and the length of a page by creation.
 ORDER BY created_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- shared: active_after_cursor_reversed
+-- Conditions of a page by activity, oldest first.
+owner = :owner AND deleted_at IS NULL
+AND (:at::bigint IS NULL OR
+    (active_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:until::bigint IS NULL OR active_at < :until::bigint)
+
+-- shared: activity_order_reversed
+-- The order and the length of a page by activity, oldest first.
+ORDER BY active_at, tree, number LIMIT (SELECT :limit::bigint)
+
+-- shared: created_after_cursor_reversed
+-- Conditions of a page by creation, oldest first.
+owner = :owner AND deleted_at IS NULL
+AND (:at::bigint IS NULL OR
+    (created_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:until::bigint IS NULL OR created_at < :until::bigint)
+
+-- shared: creation_order_reversed
+-- The order and the length of a page by creation, oldest first.
+ORDER BY created_at, tree, number LIMIT (SELECT :limit::bigint)
+
+-- shared: titled_after_cursor_reversed
+-- Conditions of a page by title, from Z to A.
+owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
+AND (:folded::text IS NULL OR
+    (folded, tree, number) < (:folded::text, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+AND (:since::bigint IS NULL OR active_at >= :since::bigint) AND (:until::bigint IS NULL OR active_at < :until::bigint)
+
+-- shared: title_order_reversed
+-- The order and the length of a page by title, from Z to A.
+ORDER BY folded DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
+
 -- shared: titled_after_cursor
 -- Conditions of a page by title; folded is the title in the form that lists sort by.
 owner = :owner AND folded IS NOT NULL AND deleted_at IS NULL
@@ -327,25 +374,16 @@ SELECT number FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR 
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL
 
--- name: session_open
--- Move a session without an open turn to the top of the list, and return it.
-{open_session_update}
-RETURNING {session_row}
-
--- name: session_ensure
--- Open a session like session_open, or create it; no row if it has an open turn, or if its parent is missing.
-WITH opened_session AS (
-    {open_session_update} RETURNING sessions.*
-), {new_tree_cte}, new_session AS (
-    {session_insert}
-), {branch_insert_cte}
-SELECT {session_row} FROM (SELECT * FROM opened_session UNION ALL SELECT * FROM new_session) AS sessions
+-- name: session_hold
+-- Return the key of a session that is not in the trash, and keep others from erasing it until the transaction ends. One statement:
+-- if another transaction erases the row meanwhile, and creates the session again, no row is returned.
+SELECT (tree << 20) | number AS session FROM recollect.sessions WHERE {has_id} AND deleted_at IS NULL FOR KEY SHARE
 
 -- name: session_create
 -- Create a session with its tree and branch; no row if it exists, or if its parent is missing.
 WITH {new_tree_cte}, new_session AS (
     {session_insert}
-), {branch_insert_cte}
+), {branch_insert_cte}, {labels_insert_cte}
 SELECT {session_row} FROM new_session AS sessions
 
 -- name: session_create_lookup
@@ -411,9 +449,17 @@ SELECT {list_row} FROM (
     )
 ) AS sessions
 
+-- name: sessions_by_activity_reversed
+-- Return a page of sessions, least recently active first.
+SELECT {list_row} FROM recollect.sessions WHERE {active_after_cursor_reversed} AND {list_filters} {activity_order_reversed}
+
 -- name: sessions_by_creation
 -- Return a page of sessions, newest first.
 SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor} AND {list_filters} {creation_order}
+
+-- name: sessions_by_creation_reversed
+-- Return a page of sessions, oldest first.
+SELECT {list_row} FROM recollect.sessions WHERE {created_after_cursor_reversed} AND {list_filters} {creation_order_reversed}
 
 -- name: sessions_by_deletion
 -- Return a page of the trash, last deleted first.
@@ -424,26 +470,71 @@ WHERE owner = :owner AND deleted_at IS NOT NULL
     AND (:since::bigint IS NULL OR deleted_at >= :since::bigint) AND {list_filters}
 ORDER BY deleted_at DESC, tree DESC, number DESC LIMIT (SELECT :limit::bigint)
 
+-- name: sessions_by_deletion_reversed
+-- Return a page of the trash, first deleted first.
+SELECT {list_row} FROM recollect.sessions
+WHERE owner = :owner AND deleted_at IS NOT NULL
+    AND (:at::bigint IS NULL OR
+        (deleted_at, tree, number) > (:at::bigint, :key::bigint >> 20, (:key::bigint & 1048575)::int))
+    AND (:until::bigint IS NULL OR deleted_at < :until::bigint) AND {list_filters}
+ORDER BY deleted_at, tree, number LIMIT (SELECT :limit::bigint)
+
 -- name: sessions_by_folded_title
 -- Return a page of sessions in the order of their titles.
 SELECT {list_row} FROM recollect.sessions WHERE {titled_after_cursor} AND {list_filters} {title_order}
+
+-- name: sessions_by_folded_title_reversed
+-- Return a page of sessions in the reverse order of their titles.
+SELECT {list_row} FROM recollect.sessions WHERE {titled_after_cursor_reversed} AND {list_filters} {title_order_reversed}
 
 -- name: sessions_through_activity
 -- Return a filtered page, most recently active first, of the sessions with the keys in a JSON array.
 SELECT {list_row} FROM {listed_sessions} WHERE {active_after_cursor} AND {list_filters} {activity_order}
 
+-- name: sessions_through_activity_reversed
+-- Return a filtered page, least recently active first, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {active_after_cursor_reversed} AND {list_filters} {activity_order_reversed}
+
 -- name: sessions_through_creation
 -- Return a filtered page, newest first, of the sessions with the keys in a JSON array.
 SELECT {list_row} FROM {listed_sessions} WHERE {created_after_cursor} AND {list_filters} {creation_order}
+
+-- name: sessions_through_creation_reversed
+-- Return a filtered page, oldest first, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {created_after_cursor_reversed} AND {list_filters} {creation_order_reversed}
 
 -- name: sessions_through_title
 -- Return a filtered page, in title order, of the sessions with the keys in a JSON array.
 SELECT {list_row} FROM {listed_sessions} WHERE {titled_after_cursor} AND {list_filters} {title_order}
 
+-- name: sessions_through_title_reversed
+-- Return a filtered page, in the reverse order of titles, of the sessions with the keys in a JSON array.
+SELECT {list_row} FROM {listed_sessions} WHERE {titled_after_cursor_reversed} AND {list_filters} {title_order_reversed}
+
 -- name: sessions_of_parent
 -- Return the keys of the sessions whose parent is :value; no row if there are more than may be sorted.
 {few_keys} (
     SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE parent = :value::bigint {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_external_id
+-- Return the keys of the sessions with an external id; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND external_id = :value::text AND deleted_at IS NULL {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: sessions_of_id_prefix
+-- Return the keys of the sessions whose id begins with :value; no row if there are more than may be sorted. The order, which
+-- is that of the index, keeps the planner from reading all sessions of the owner through another one.
+{few_keys} (
+    SELECT (tree << 20) | number AS key FROM recollect.sessions WHERE owner = :owner AND id >= :value::text AND id <= :id_limit::text AND deleted_at IS NULL
+    ORDER BY id {up_to_sort_limit}
+) AS s {are_few}
+
+-- name: labels_sessions
+-- Return the keys of the sessions with a label, also in the trash; no row if there are more than may be sorted.
+{few_keys} (
+    SELECT (tree << 20) | session AS key FROM recollect.session_labels WHERE owner = :owner AND label = :value::text {up_to_sort_limit}
 ) AS s {are_few}
 
 -- name: sessions_of_pin
@@ -490,11 +581,30 @@ UPDATE recollect.sessions SET folded = :folded WHERE {is_session}
 -- Delete the sort key of a title.
 UPDATE recollect.sessions SET folded = NULL WHERE {is_session}
 
+-- name: labels_insert
+-- Add the rows of labels, a JSON array, that a session lacks.
+INSERT INTO recollect.session_labels (tree, session, owner, label)
+SELECT s.tree, s.number, s.owner, l.value
+FROM recollect.sessions AS s CROSS JOIN json_array_elements_text(:labels::text::json) AS l (value)
+WHERE s.tree = :session::bigint >> 20 AND s.number = (:session::bigint & 1048575)::int
+ON CONFLICT (tree, session, label) DO NOTHING
+
+-- name: labels_delete
+-- Delete the rows of a session's labels, except those in a JSON array.
+DELETE FROM recollect.session_labels
+WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+    AND label NOT IN (SELECT l.value FROM json_array_elements_text(:labels::text::json) AS l (value))
+
 -- name: sessions_by_prefix
 -- Return sessions whose id begins with a text.
 SELECT id, title FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
+WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id <= :last
 ORDER BY id LIMIT :limit
+
+-- name: sessions_by_external_id
+-- Return sessions with an external id.
+SELECT id, title FROM recollect.sessions WHERE owner = :owner AND external_id = :external_id::text AND deleted_at IS NULL
+ORDER BY tree, number LIMIT :limit
 
 -- name: sessions_by_title
 -- Return sessions with exactly this title.
@@ -572,9 +682,9 @@ RETURNING (tree << 20) | number AS session
 UPDATE recollect.sessions SET branch = (:head::bigint & 1048575)::int, last = :last, waiting = true WHERE {is_session}
 
 -- name: session_switch
--- Make another branch the head of a session.
+-- Make another branch the head of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE recollect.sessions
-SET branch = b.number, last = b.last, waiting = true, revision = revision + 1, message_count = :message_count,
+SET branch = b.number, last = b.last, waiting = true, revision = revision + :step, message_count = :message_count,
     token_count = :token_count, input_tokens = :input_tokens, output_tokens = :output_tokens,
     last_message_at = :last_message_at, updated_at = greatest(updated_at, :now)
 FROM recollect.branches AS b
@@ -620,14 +730,16 @@ SELECT {append_row}, {session_counts} FROM advanced_session
 -- Return the sessions with an open turn.
 SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
 
--- name: sessions_running
--- Return recently active sessions with an open turn.
-SELECT id FROM recollect.sessions
-WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_turns > 0
-
 -- name: session_change_open_turns
 -- Change the number of open turns of a session.
 UPDATE recollect.sessions SET open_turns = open_turns + :change::int WHERE {is_session}
+
+-- name: session_import_times
+-- Set the times of an imported session to those of its tool; :created_at is NULL if the session existed before.
+UPDATE recollect.sessions
+SET created_at = coalesce(:created_at::bigint, created_at), active_at = coalesce(:active_at::bigint, active_at),
+    last_message_at = coalesce(:active_at::bigint, last_message_at)
+WHERE tree = :session::bigint >> 20 AND number = (:session::bigint & 1048575)::int
 
 -- name: session_activate
 -- Make a session the most recently active one of its owner.
@@ -663,9 +775,9 @@ SET revision = revision + 1, message_count = message_count + :messages, token_co
 WHERE {is_session}
 
 -- name: session_update
--- Change the named columns of a session.
+-- Change the named columns of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE recollect.sessions
-SET revision = revision + 1, updated_at = greatest(updated_at, :now),
+SET revision = revision + :step, updated_at = greatest(updated_at, :now),
     external_id = CASE WHEN strpos(:changed_columns::text, ',external_id,') > 0 THEN :external_id ELSE external_id END,
     title = CASE WHEN strpos(:changed_columns::text, ',title,') > 0 THEN :title ELSE title END,
     title_changed = CASE WHEN strpos(:changed_columns::text, ',title,') > 0 THEN true ELSE title_changed END,
@@ -680,11 +792,29 @@ SET revision = revision + 1, updated_at = greatest(updated_at, :now),
     color = CASE WHEN strpos(:changed_columns::text, ',color,') > 0 THEN :color ELSE color END,
     channel = CASE WHEN strpos(:changed_columns::text, ',channel,') > 0 THEN :channel ELSE channel END,
     channel_id = CASE WHEN strpos(:changed_columns::text, ',channel_id,') > 0 THEN :channel_id ELSE channel_id END,
+    labels = CASE WHEN strpos(:changed_columns::text, ',labels,') > 0 THEN :labels ELSE labels END,
     metadata = CASE WHEN strpos(:changed_columns::text, ',metadata,') > 0 THEN :metadata ELSE metadata END,
     pinned_at = CASE WHEN strpos(:changed_columns::text, ',pinned_at,') > 0 THEN :pinned_at ELSE pinned_at END,
     archived_at = CASE WHEN strpos(:changed_columns::text, ',archived_at,') > 0 THEN :archived_at ELSE archived_at END
 WHERE {has_id} AND deleted_at IS NULL AND (:expected::bigint IS NULL OR revision = :expected::bigint)
 RETURNING {session_row}
+
+-- name: session_parent_lock
+-- Lock the rows that session_parent reads.
+SELECT number FROM recollect.sessions WHERE {is_session} FOR NO KEY UPDATE
+
+-- name: session_parent
+-- Return the key of the parent of a session.
+SELECT parent FROM recollect.sessions WHERE {is_session}
+
+-- name: session_set_parent
+-- Set or clear the parent of a session and the relation to it. Only this statement and the next one name these columns,
+-- because a trigger counts the delegates of the parent again after an update that does.
+UPDATE recollect.sessions SET parent = :parent::bigint, relation = :relation::text WHERE {is_session}
+
+-- name: session_set_relation
+-- Set or clear the relation of a session to its parent.
+UPDATE recollect.sessions SET relation = :relation::text WHERE {is_session}
 
 -- name: session_trash
 -- Move a session to the trash.
@@ -702,7 +832,7 @@ UPDATE recollect.sessions SET deleted_at = NULL, revision = revision + 1, update
 WHERE {is_session}
 
 -- name: session_delete
--- Delete a session, its idempotency keys and its snapshots.
+-- Delete a session, its idempotency keys, snapshots and labels.
 WITH detached_branches AS (
     UPDATE recollect.branches SET session = NULL
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
@@ -714,27 +844,9 @@ WITH detached_branches AS (
 ), deleted_snapshots AS (
     DELETE FROM recollect.snapshots
     WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
+), deleted_labels AS (
+    DELETE FROM recollect.session_labels
+    WHERE tree = :session::bigint >> 20 AND session = (:session::bigint & 1048575)::int
 )
 DELETE FROM recollect.sessions WHERE {is_session}
 
--- name: setting_get
--- Return the value of a setting.
-SELECT value FROM recollect.settings WHERE owner = :owner AND key = :key
-
--- name: setting_set
--- Write a setting.
-INSERT INTO recollect.settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
-ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
-
--- name: setting_delete
--- Delete a setting.
-DELETE FROM recollect.settings WHERE owner = :owner AND key = :key
-
--- name: setting_touch
--- Set the time of a setting to now; no row if it does not exist.
-UPDATE recollect.settings SET updated_at = :now WHERE owner = :owner AND key = :key
-RETURNING key
-
--- name: settings_between
--- Return the settings in a range of keys.
-SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

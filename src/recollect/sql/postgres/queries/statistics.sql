@@ -75,7 +75,7 @@ WITH calls (tool, local_time, status, latency) AS (
     FROM dated_calls
 )
 SELECT tool, period, count(*) AS calls, count(*) FILTER (WHERE status = 'error') AS failures,
-    count(*) FILTER (WHERE status = 'canceled') AS canceled,
+    count(*) FILTER (WHERE status = 'cancelled') AS cancelled,
     count(*) FILTER (WHERE status IN ('pending', 'running')) AS open_calls,
     max(latency) FILTER (WHERE latency_rank = (latency_count * 50 + 99) / 100) AS p50_ms,
     max(latency) FILTER (WHERE latency_rank = (latency_count * 95 + 99) / 100) AS p95_ms

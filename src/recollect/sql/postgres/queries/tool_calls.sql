@@ -70,6 +70,21 @@ JOIN recollect.tool_calls AS t ON t.tree = m.tree AND t.message_branch = m.numbe
 JOIN path AS a ON a.number = t.branch
 ORDER BY m.depth DESC, t.message_position, t.part, a.depth
 
+-- name: tool_calls_answered
+-- Return the calls of a span whose result is in a message, the newest first.
+SELECT message_position AS position, part, (tree << 20) | branch AS branch, call_id, tool, status, result, result_part,
+    created_at, started_at, completed_at, latency_ms, error_code, error_message
+FROM recollect.tool_calls
+WHERE tree = :call_branch::bigint >> 20 AND message_branch = (:call_branch::bigint & 1048575)::int
+    AND message_position > :low::bigint AND message_position <= :high::bigint
+    AND branch = (:branch::bigint & 1048575)::int AND result = :position::bigint
+ORDER BY message_position DESC, part DESC LIMIT :limit
+
+-- name: tool_calls_delete
+-- Delete the tool calls of a message.
+DELETE FROM recollect.tool_calls
+WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 1048575)::int AND message_position = :position
+
 -- name: tool_calls_erase
 -- Delete the tool calls of messages of a branch after a position.
 DELETE FROM recollect.tool_calls
@@ -91,7 +106,7 @@ WHERE tree = :branch::bigint >> 20 AND message_branch = (:branch::bigint & 10485
 
 -- name: tool_calls_cancel
 -- Cancel the open tool calls of a turn that ends.
-UPDATE recollect.tool_calls SET status = 'canceled', completed_at = :now, error_code = :code, error_message = :message
+UPDATE recollect.tool_calls SET status = 'cancelled', completed_at = :now, error_code = :code, error_message = :message
 WHERE (tree, message_branch, message_position, part, branch) IN (
     WITH RECURSIVE {path_cte}
     {open_calls}
@@ -106,5 +121,5 @@ SET status = CASE WHEN started_at IS NULL THEN 'pending' ELSE 'running' END, com
 WHERE (tree, message_branch, message_position, part, branch) IN (
     WITH RECURSIVE {path_cte}
     {open_calls}
-    AND t.status = 'canceled' AND ({is_call_of_turn} OR {is_call_since_turn})
+    AND t.status = 'cancelled' AND ({is_call_of_turn} OR {is_call_since_turn})
 )

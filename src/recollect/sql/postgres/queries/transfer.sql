@@ -1,7 +1,7 @@
 -- shared: message_row
 -- All columns of a message.
 position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
-metadata, native, blobs, parts, deleted_at
+metadata, native, blobs, parts, client_key, edited_at, deleted_at
 
 -- shared: on_branch
 -- Condition: the row belongs to the branch with the key :branch.
@@ -36,8 +36,12 @@ WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
--- Return the position and size in bytes of messages of a span.
-SELECT position, octet_length(parts) AS size FROM recollect.messages
+-- Return the position and size in bytes of messages of a span, with their earlier versions.
+SELECT position, octet_length(parts) + coalesce((
+    SELECT sum(octet_length(v.parts)) FROM recollect.message_versions AS v
+    WHERE v.tree = messages.tree AND v.branch = messages.branch AND v.position = messages.position
+), 0) AS size
+FROM recollect.messages
 WHERE {on_branch} AND {in_range} AND (deleted_at IS NULL OR :deleted::boolean)
 ORDER BY position LIMIT :limit
 
@@ -179,12 +183,12 @@ VALUES (:session::bigint >> 20, (:session::bigint & 1048575)::int, :kind, :conte
 
 -- name: copy_begin
 -- Write the journal of a copy if the owner has no data yet, and none from a copy.
-INSERT INTO recollect.settings (owner, key, value, updated_at)
-SELECT :owner::text, :key::text, :value::text, :now::bigint
+INSERT INTO recollect.records (owner, kind, key, created_at, updated_at, value)
+SELECT :owner::text, :kind::text, :key::bytea, :now::bigint, :now::bigint, :value::text
 WHERE NOT EXISTS (SELECT 1 FROM recollect.trees WHERE owner = :owner)
     AND NOT EXISTS (SELECT 1 FROM recollect.blobs WHERE owner = :owner)
-    AND NOT EXISTS (SELECT 1 FROM recollect.settings WHERE owner = :owner)
-ON CONFLICT (owner, key) DO NOTHING
+    AND NOT EXISTS (SELECT 1 FROM recollect.records WHERE owner = :owner AND kind <> 'recollect.deleted')
+ON CONFLICT (owner, session, kind, key) DO NOTHING
 
 -- name: copy_size
 -- Return an estimate of the number of an owner's messages, and the number of its blobs.
@@ -263,7 +267,3 @@ WHERE (tree, number) IN (
     WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted_at::bigint
         AND c.created_at = :created_at::bigint AND c.parent IS NULL
 )
-
--- name: settings_after
--- Return a page of settings, for a copy.
-SELECT key, value, updated_at FROM recollect.settings WHERE owner = :owner AND key > :after ORDER BY key LIMIT :limit

@@ -10,7 +10,10 @@ SELECT key FROM sessions WHERE key > :after AND +owner = :owner ORDER BY key LIM
 -- Return the derived columns of a session and their actual values, for a check.
 SELECT s.branch, s.open_turns, b.session AS head_session, b.number AS head_number,
     (SELECT count(*) FROM branches AS o WHERE o.session = s.key AND o.open_turn IS NOT NULL) AS open_branches,
-    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title
+    (SELECT t.folded FROM titles AS t WHERE t.session = s.key) AS sort_title,
+    (SELECT json_group_array(l.label) FROM (
+        SELECT r.label FROM session_labels AS r WHERE r.session = s.key ORDER BY r.label
+    ) AS l) AS label_rows
 FROM sessions AS s LEFT JOIN branches AS b ON b.key = s.head
 WHERE s.key = :session
 
@@ -79,10 +82,14 @@ WHERE a.session = :session AND (
 SELECT hash, refs, octet_length(data) = size AS size_matches FROM blobs WHERE owner = :owner
 
 -- shared: reference_counts
--- The number of references of all messages to each blob.
-SELECT j.value AS hash, count(*) AS refs FROM messages AS m CROSS JOIN branches AS b ON b.key = m.key >> 32
+-- The number of references of all messages, and of their earlier versions, to each blob.
+SELECT j.value AS hash, count(*) AS refs FROM (
+    SELECT key, blobs FROM messages WHERE blobs IS NOT NULL
+    UNION ALL
+    SELECT message, blobs FROM message_versions WHERE blobs IS NOT NULL
+) AS m CROSS JOIN branches AS b ON b.key = m.key >> 32
 CROSS JOIN trees AS t ON t.key = b.tree CROSS JOIN json_each(m.blobs) AS j
-WHERE m.blobs IS NOT NULL AND json_valid(m.blobs) AND t.owner = :owner
+WHERE json_valid(m.blobs) AND t.owner = :owner
 GROUP BY j.value
 
 -- name: blobs_reference_counts

@@ -7,7 +7,25 @@ AND (:channels IS NULL OR s.channel IN (SELECT value FROM json_each(:channels)))
 AND (:no_channels IS NULL OR s.channel IS NULL OR s.channel NOT IN (SELECT value FROM json_each(:no_channels)))
 AND (:statuses IS NULL OR s.status IN (SELECT value FROM json_each(:statuses)))
 AND (:no_statuses IS NULL OR s.status NOT IN (SELECT value FROM json_each(:no_statuses)))
-AND (:no_sessions IS NULL OR s.id NOT IN (SELECT value FROM json_each(:no_sessions)))
+AND (:no_sessions IS NULL OR s.id NOT IN (
+    SELECT {nul_restored} FROM (SELECT value AS id FROM json_each(:no_sessions))
+))
+AND (:external_id IS NULL OR s.external_id = :external_id)
+AND (:id_prefix IS NULL OR s.id >= :id_prefix AND s.id <= :id_limit)
+AND (:labels IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_each(:labels) AS l WHERE l.value NOT IN (SELECT o.value FROM json_each(s.labels) AS o)
+))
+AND (:no_labels IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_each(s.labels) AS l WHERE l.value IN (SELECT o.value FROM json_each(:no_labels) AS o)
+))
+AND (:metadata IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_each(:metadata) AS f
+    WHERE coalesce(s.metadata -> ('$.' || (f.value -> 0)), '') NOT IN (f.value ->> 1, f.value ->> 2)
+))
+
+-- shared: nul_restored
+-- An id of a JSON parameter, in which model/json.py has escaped NUL: the JSON functions would end the text there.
+CASE WHEN instr(id, char(16)) THEN replace(replace(id, char(16) || '0', char(0)), char(16) || 'p', char(16)) ELSE id END
 
 -- shared: changed_titles
 -- The titles that are not indexed.

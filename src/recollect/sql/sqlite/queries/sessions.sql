@@ -33,7 +33,8 @@ THEN json_array(
 
 -- shared: rare_columns
 -- The columns that most sessions do not have, in the order of the fields of SessionInfo.
-external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, metadata
+external_id, task, provider, provider_config, working_dir, system_prompt, color, pinned_at, archived_at, deleted_at, labels,
+metadata
 
 -- shared: newest_activity
 -- The activity time of the session at the top of the list.
@@ -43,12 +44,12 @@ WHERE o.owner = :owner AND o.deleted_at IS NULL ORDER BY o.active_at DESC LIMIT 
 -- shared: field_columns
 -- The columns of the fields that a caller sets.
 status, channel, channel_id, external_id, title, task, provider, provider_config, model, working_dir, system_prompt, color,
-metadata, pinned_at, archived_at
+labels, metadata, pinned_at, archived_at
 
 -- shared: field_values
 -- The values of the fields that a caller sets.
 :status, :channel, :channel_id, :external_id, :title, :task, :provider, :provider_config, :model, :working_dir,
-:system_prompt, :color, :metadata, :pinned_at, :archived_at
+:system_prompt, :color, :labels, :metadata, :pinned_at, :archived_at
 
 -- shared: active_within
 -- Conditions of a page by activity: before the upper bound, and not before a time.
@@ -58,6 +59,18 @@ metadata, pinned_at, archived_at
 -- Conditions of a page by creation.
 (created_at, key) < ({upper_bound}) AND created_at >= coalesce(:since, 0)
 
+-- shared: active_within_reversed
+-- Conditions of a page by activity, oldest first: after the lower bound, and before a time.
+(active_at, key) > ({lower_bound}) AND active_at < coalesce(:until, 9223372036854775807)
+
+-- shared: created_within_reversed
+-- Conditions of a page by creation, oldest first.
+(created_at, key) > ({lower_bound}) AND created_at < coalesce(:until, 9223372036854775807)
+
+-- shared: title_within_reversed
+-- Condition of a page from Z to A: the title is before that of the cursor. A BLOB is greater than any text.
+(titles.folded, titles.session) < (coalesce(:folded, x''), coalesce(:key, 9223372036854775807))
+
 -- shared: active_between
 -- Condition: the last activity is between two times. Not OR: NULL would not filter, but the planner could use no index.
 active_at >= coalesce(:since, 0) AND active_at < coalesce(:until, 9223372036854775807)
@@ -65,6 +78,10 @@ active_at >= coalesce(:since, 0) AND active_at < coalesce(:until, 92233720368547
 -- shared: upper_bound
 -- The exclusive upper bound of a page: the time and the key of its cursor, if it has one.
 coalesce(:at, 9223372036854775807), coalesce(:key, 9223372036854775807)
+
+-- shared: lower_bound
+-- The exclusive lower bound of a page, oldest first.
+coalesce(:at, -1), coalesce(:key, -1)
 
 -- shared: list_filters
 -- Conditions of a list; a parameter that is NULL does not filter.
@@ -76,6 +93,17 @@ AND (:model IS NULL OR model = :model)
 AND (:status IS NULL OR status = :status)
 AND (:parent IS NULL OR parent = :parent)
 AND (:delegates IS NULL OR (relation IS 'delegate') = :delegates)
+AND (:relation IS NULL OR relation = :relation)
+AND (:external_id IS NULL OR external_id = :external_id)
+AND (:id_prefix IS NULL OR id >= :id_prefix AND id <= :id_limit)
+AND (:open_turn IS NULL OR (open_turns > 0) = :open_turn)
+AND (:labels IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_each(:labels) AS l WHERE l.value NOT IN (SELECT h.value FROM json_each(sessions.labels) AS h)
+))
+AND (:metadata IS NULL OR NOT EXISTS (
+    SELECT 1 FROM json_each(:metadata) AS f
+    WHERE coalesce(metadata -> ('$.' || (f.value -> 0)), '') NOT IN (f.value ->> 1, f.value ->> 2)
+))
 AND (:shown_keys IS NULL OR sessions.key NOT IN (SELECT j.value FROM json_each(:shown_keys) AS j))
 AND (:tool IS NULL OR EXISTS (
     SELECT 1 FROM branches AS b CROSS JOIN tool_calls AS t
@@ -91,6 +119,10 @@ AND (:role IS NULL OR EXISTS (
 -- name: session_get
 -- Return a session that is not in the trash, by its id.
 SELECT {session_row} FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
+
+-- name: session_hold
+-- Return the key of a session that is not in the trash. No other process can erase it while this transaction writes.
+SELECT key AS session FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
 
 -- name: session_by_key
 -- Return a session by its key, also if it is in the trash.
@@ -115,6 +147,13 @@ WHERE owner = :owner AND deleted_at IS NULL AND {active_within}
     AND archived_at IS NULL AND relation IS NOT 'delegate'
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
+-- name: sessions_by_activity_reversed
+-- Return a page of sessions, least recently active first.
+SELECT {list_row} FROM sessions INDEXED BY sessions_active
+WHERE owner = :owner AND deleted_at IS NULL AND {active_within_reversed}
+    AND {list_filters}
+ORDER BY active_at, key LIMIT :limit
+
 -- name: sessions_by_creation
 -- Return a page of sessions, newest first.
 SELECT {list_row} FROM sessions INDEXED BY sessions_created
@@ -122,12 +161,27 @@ WHERE owner = :owner AND deleted_at IS NULL AND {created_within}
     AND {list_filters}
 ORDER BY created_at DESC, key DESC LIMIT :limit
 
+-- name: sessions_by_creation_reversed
+-- Return a page of sessions, oldest first.
+SELECT {list_row} FROM sessions INDEXED BY sessions_created
+WHERE owner = :owner AND deleted_at IS NULL AND {created_within_reversed}
+    AND {list_filters}
+ORDER BY created_at, key LIMIT :limit
+
 -- name: sessions_by_deletion
 -- Return a page of the trash, last deleted first.
 SELECT {list_row} FROM sessions
 WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) < ({upper_bound}) AND deleted_at >= coalesce(:since, 0)
     AND {list_filters}
 ORDER BY deleted_at DESC, key DESC LIMIT :limit
+
+-- name: sessions_by_deletion_reversed
+-- Return a page of the trash, first deleted first.
+SELECT {list_row} FROM sessions
+WHERE owner = :owner AND deleted_at IS NOT NULL AND (deleted_at, key) > ({lower_bound})
+    AND deleted_at < coalesce(:until, 9223372036854775807)
+    AND {list_filters}
+ORDER BY deleted_at, key LIMIT :limit
 
 -- name: sessions_by_folded_title
 -- Return a page of sessions in the order of their titles.
@@ -137,6 +191,14 @@ WHERE titles.owner = :owner AND (titles.folded, titles.session) > (coalesce(:fol
     AND {list_filters}
 ORDER BY titles.folded, titles.session LIMIT :limit
 
+-- name: sessions_by_folded_title_reversed
+-- Return a page of sessions in the reverse order of their titles.
+SELECT {list_row} FROM titles CROSS JOIN sessions ON sessions.key = titles.session
+WHERE titles.owner = :owner AND {title_within_reversed} AND deleted_at IS NULL
+    AND {active_between}
+    AND {list_filters}
+ORDER BY titles.folded DESC, titles.session DESC LIMIT :limit
+
 -- name: sessions_through_activity
 -- Return a filtered page, most recently active first, through the index of a filter.
 SELECT {list_row} FROM {listed_sessions}
@@ -144,12 +206,26 @@ WHERE +owner = :owner AND deleted_at IS NULL AND {active_within}
     AND {list_filters}
 ORDER BY active_at DESC, key DESC LIMIT :limit
 
+-- name: sessions_through_activity_reversed
+-- Return a filtered page, least recently active first, through the index of a filter.
+SELECT {list_row} FROM {listed_sessions}
+WHERE +owner = :owner AND deleted_at IS NULL AND {active_within_reversed}
+    AND {list_filters}
+ORDER BY active_at, key LIMIT :limit
+
 -- name: sessions_through_creation
 -- Return a filtered page, newest first, through the index of a filter.
 SELECT {list_row} FROM {listed_sessions}
 WHERE +owner = :owner AND deleted_at IS NULL AND {created_within}
     AND {list_filters}
 ORDER BY created_at DESC, key DESC LIMIT :limit
+
+-- name: sessions_through_creation_reversed
+-- Return a filtered page, oldest first, through the index of a filter.
+SELECT {list_row} FROM {listed_sessions}
+WHERE +owner = :owner AND deleted_at IS NULL AND {created_within_reversed}
+    AND {list_filters}
+ORDER BY created_at, key LIMIT :limit
 
 -- name: sessions_through_title
 -- Return a filtered page in title order, through the index of a filter.
@@ -160,10 +236,40 @@ WHERE +sessions.owner = :owner AND deleted_at IS NULL
     AND {list_filters}
 ORDER BY titles.folded, key LIMIT :limit
 
+-- name: sessions_through_title_reversed
+-- Return a filtered page in the reverse order of titles, through the index of a filter.
+SELECT {list_row} FROM {listed_sessions}
+CROSS JOIN titles ON titles.session = sessions.key
+WHERE +sessions.owner = :owner AND deleted_at IS NULL
+    AND {title_within_reversed} AND {active_between}
+    AND {list_filters}
+ORDER BY titles.folded DESC, key DESC LIMIT :limit
+
 -- name: sessions_of_parent
 -- Return the keys of the sessions whose parent is :value; no row if there are more than may be sorted.
 SELECT {key_array} FROM (
     SELECT key FROM sessions WHERE parent = :value LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
+
+-- name: sessions_of_external_id
+-- Return the keys of the sessions with an external id; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_external
+    WHERE owner = :owner AND external_id = :value AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
+
+-- name: sessions_of_id_prefix
+-- Return the keys of the sessions whose id begins with :value; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
+    SELECT key FROM sessions INDEXED BY sessions_id
+    WHERE owner = :owner AND id >= :value AND id <= :id_limit AND deleted_at IS NULL LIMIT :sort_limit + 1
+) HAVING count(*) <= :sort_limit
+
+-- name: labels_sessions
+-- Return the keys of the sessions with a label, also in the trash; no row if there are more than may be sorted.
+SELECT {key_array} FROM (
+    SELECT session AS key FROM session_labels INDEXED BY session_labels_label
+    WHERE owner = :owner AND label = :value LIMIT :sort_limit + 1
 ) HAVING count(*) <= :sort_limit
 
 -- name: sessions_of_pin
@@ -217,11 +323,27 @@ ON CONFLICT (session) DO UPDATE SET folded = excluded.folded
 -- Delete the sort key of a title.
 DELETE FROM titles WHERE session = :session
 
+-- name: labels_insert
+-- Add the rows of labels, a JSON array, that a session lacks.
+INSERT INTO session_labels (session, label, owner)
+SELECT s.key, l.value, s.owner FROM sessions AS s CROSS JOIN json_each(:labels) AS l WHERE s.key = :session
+ON CONFLICT (session, label) DO NOTHING
+
+-- name: labels_delete
+-- Delete the rows of a session's labels, except those in a JSON array.
+DELETE FROM session_labels WHERE session = :session AND label NOT IN (SELECT l.value FROM json_each(:labels) AS l)
+
 -- name: sessions_by_prefix
 -- Return sessions whose id begins with a text.
 SELECT id, title FROM sessions
-WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id < :after
+WHERE owner = :owner AND deleted_at IS NULL AND id >= :prefix AND id <= :last
 ORDER BY id LIMIT :limit
+
+-- name: sessions_by_external_id
+-- Return sessions with an external id.
+SELECT id, title FROM sessions INDEXED BY sessions_external
+WHERE owner = :owner AND external_id = :external_id AND deleted_at IS NULL
+ORDER BY key LIMIT :limit
 
 -- name: sessions_by_title
 -- Return sessions with exactly this title.
@@ -281,10 +403,10 @@ UPDATE sessions SET head = :head, branch = (SELECT number FROM branches WHERE ke
 WHERE key = :session
 
 -- name: session_switch
--- Make another branch the head of a session.
+-- Make another branch the head of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE sessions
 SET head = :head, branch = (SELECT b.number FROM branches AS b WHERE b.key = :head),
-    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + 1,
+    last = (SELECT b.last FROM branches AS b WHERE b.key = :head), revision = revision + :step,
     message_count = :message_count, token_count = :token_count,
     input_tokens = :input_tokens, output_tokens = :output_tokens, last_message_at = :last_message_at,
     updated_at = max(updated_at, :now)
@@ -333,28 +455,21 @@ WHERE key = ?
 -- Return the sessions with an open turn.
 SELECT id FROM sessions WHERE owner = :owner AND deleted_at IS NULL AND open_turns > 0
 
--- name: sessions_running
--- Return recently active sessions with an open turn.
-SELECT id FROM sessions INDEXED BY sessions_active
-WHERE owner = :owner AND deleted_at IS NULL AND active_at >= :since AND open_turns > 0
-
 -- name: session_change_open_turns
 -- Change the number of open turns of a session.
 UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
+
+-- name: session_import_times
+-- Set the times of an imported session to those of its tool; :created_at is NULL if the session existed before.
+UPDATE sessions
+SET created_at = coalesce(:created_at, created_at), active_at = coalesce(:active_at, active_at),
+    last_message_at = coalesce(:active_at, last_message_at)
+WHERE key = :session
 
 -- name: session_activate
 -- Make a session the most recently active one of its owner.
 UPDATE sessions SET active_at = max(active_at, :now, 1 + ({newest_activity})) WHERE key = :session
 RETURNING active_at
-
--- name: session_open_state
--- Return what opening a session needs: its key, open turns and activity time, and the newest activity time of all.
-SELECT key AS session, open_turns, active_at, ({newest_activity}) AS newest_activity
-FROM sessions WHERE owner = :owner AND id = :id AND deleted_at IS NULL
-
--- name: session_write_active
--- Write the activity time of a session.
-UPDATE sessions SET active_at = ? WHERE key = ?
 
 -- name: session_touch
 -- Raise the revision of a session, and count new messages if the branch is its head.
@@ -381,9 +496,9 @@ SET revision = revision + 1, message_count = message_count + :messages, token_co
 WHERE key = :session
 
 -- name: session_update
--- Change the named columns of a session.
+-- Change the named columns of a session. :step is 0 if a later statement of the operation raises the revision.
 UPDATE sessions
-SET revision = revision + 1, updated_at = max(updated_at, :now),
+SET revision = revision + :step, updated_at = max(updated_at, :now),
     external_id = CASE WHEN instr(:changed_columns, ',external_id,') THEN :external_id ELSE external_id END,
     title = CASE WHEN instr(:changed_columns, ',title,') THEN :title ELSE title END,
     title_changed = CASE WHEN instr(:changed_columns, ',title,') THEN 1 ELSE title_changed END,
@@ -397,11 +512,24 @@ SET revision = revision + 1, updated_at = max(updated_at, :now),
     color = CASE WHEN instr(:changed_columns, ',color,') THEN :color ELSE color END,
     channel = CASE WHEN instr(:changed_columns, ',channel,') THEN :channel ELSE channel END,
     channel_id = CASE WHEN instr(:changed_columns, ',channel_id,') THEN :channel_id ELSE channel_id END,
+    labels = CASE WHEN instr(:changed_columns, ',labels,') THEN :labels ELSE labels END,
     metadata = CASE WHEN instr(:changed_columns, ',metadata,') THEN :metadata ELSE metadata END,
     pinned_at = CASE WHEN instr(:changed_columns, ',pinned_at,') THEN :pinned_at ELSE pinned_at END,
     archived_at = CASE WHEN instr(:changed_columns, ',archived_at,') THEN :archived_at ELSE archived_at END
 WHERE owner = :owner AND id = :id AND deleted_at IS NULL AND (:expected IS NULL OR revision = :expected)
 RETURNING {session_row}
+
+-- name: session_parent
+-- Return the key of the parent of a session.
+SELECT parent FROM sessions WHERE key = :session
+
+-- name: session_set_parent
+-- Set or clear the parent of a session and the relation to it.
+UPDATE sessions SET parent = :parent, relation = :relation WHERE key = :session
+
+-- name: session_set_relation
+-- Set or clear the relation of a session to its parent.
+UPDATE sessions SET relation = :relation WHERE key = :session
 
 -- name: session_trash
 -- Move a session to the trash.
@@ -416,27 +544,6 @@ UPDATE sessions SET deleted_at = NULL, revision = revision + 1, updated_at = max
 WHERE key = :session
 
 -- name: session_delete
--- Delete a session, its idempotency keys and its snapshots.
+-- Delete a session, its idempotency keys, snapshots and labels.
 DELETE FROM sessions WHERE key = :session
 
--- name: setting_get
--- Return the value of a setting.
-SELECT value FROM settings WHERE owner = :owner AND key = :key
-
--- name: setting_set
--- Write a setting.
-INSERT INTO settings (owner, key, value, updated_at) VALUES (:owner, :key, :value, :now)
-ON CONFLICT (owner, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
-
--- name: setting_delete
--- Delete a setting.
-DELETE FROM settings WHERE owner = :owner AND key = :key
-
--- name: setting_touch
--- Set the time of a setting to now; no row if it does not exist.
-UPDATE settings SET updated_at = :now WHERE owner = :owner AND key = :key
-RETURNING key
-
--- name: settings_between
--- Return the settings in a range of keys.
-SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key >= :low AND key < :high ORDER BY key

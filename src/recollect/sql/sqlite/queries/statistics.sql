@@ -62,7 +62,7 @@ WITH calls (tool, period, status, latency) AS (
         count(latency) OVER (PARTITION BY tool, period) AS latency_count
     FROM calls
 )
-SELECT tool, period, count(*) AS calls, sum(status = 'error') AS failures, sum(status = 'canceled') AS canceled,
+SELECT tool, period, count(*) AS calls, sum(status = 'error') AS failures, sum(status = 'cancelled') AS cancelled,
     sum(status IN ('pending', 'running')) AS open_calls,
     max(CASE WHEN latency_rank = (latency_count * 50 + 99) / 100 THEN latency END) AS p50_ms,
     max(CASE WHEN latency_rank = (latency_count * 95 + 99) / 100 THEN latency END) AS p95_ms

@@ -59,6 +59,19 @@ JOIN tool_calls AS t ON t.message > (m.key << 32) | m.low AND t.message <= (m.ke
 JOIN path AS a ON a.key = t.branch
 ORDER BY m.depth DESC, t.message, t.part, a.depth
 
+-- name: tool_calls_answered
+-- Return the calls of a span whose result is in a message, the newest first.
+SELECT message & 4294967295 AS position, part, branch, call_id, tool, status, result & 4294967295 AS result, result_part,
+    created_at, started_at, completed_at, latency_ms, error_code, error_message
+FROM tool_calls
+WHERE message > (:call_branch << 32) | :low AND message <= (:call_branch << 32) | :high AND branch = :branch
+    AND result = (:branch << 32) | :position
+ORDER BY message DESC, part DESC LIMIT :limit
+
+-- name: tool_calls_delete
+-- Delete the tool calls of a message.
+DELETE FROM tool_calls WHERE message = (:branch << 32) | :position
+
 -- name: tool_calls_erase
 -- Delete the tool calls of messages of a branch after a position.
 DELETE FROM tool_calls
@@ -80,7 +93,7 @@ WHERE message > (:branch << 32) AND message <= (:branch << 32) | :low AND branch
 -- name: tool_calls_cancel
 -- Cancel the open tool calls of a turn that ends.
 WITH RECURSIVE {path_cte}
-UPDATE tool_calls SET status = 'canceled', completed_at = :now, error_code = :code, error_message = :message
+UPDATE tool_calls SET status = 'cancelled', completed_at = :now, error_code = :code, error_message = :message
 WHERE (message, part, branch) IN (
     {open_calls}
     AND ((t.status = 'pending' AND {is_call_of_turn}) OR (t.status = 'running' AND ({is_call_of_turn} OR {is_call_since_turn})))
@@ -94,5 +107,5 @@ SET status = CASE WHEN started_at IS NULL THEN 'pending' ELSE 'running' END, com
     error_message = NULL
 WHERE (message, part, branch) IN (
     {open_calls}
-    AND t.status = 'canceled' AND ({is_call_of_turn} OR {is_call_since_turn})
+    AND t.status = 'cancelled' AND ({is_call_of_turn} OR {is_call_since_turn})
 )

@@ -1,7 +1,7 @@
 -- shared: message_row
 -- All columns of a message.
 key & 4294967295 AS position, turn, role, state, tokens, input_tokens, output_tokens, created_at, completed_at, format, model, error,
-metadata, native, blobs, parts, deleted_at
+metadata, native, blobs, parts, client_key, edited_at, deleted_at
 
 -- name: sessions_created_after
 -- Return a page of session ids, oldest first, for an export.
@@ -18,8 +18,11 @@ WHERE b.tree = :tree
 ORDER BY b.number
 
 -- name: messages_sizes
--- Return the position and size in bytes of messages of a span.
-SELECT key & 4294967295 AS position, octet_length(parts) AS size FROM messages
+-- Return the position and size in bytes of messages of a span, with their earlier versions.
+SELECT key & 4294967295 AS position, octet_length(parts) + coalesce(
+    (SELECT sum(octet_length(v.parts)) FROM message_versions AS v WHERE v.message = messages.key), 0
+) AS size
+FROM messages
 WHERE key > (:branch << 32) | :low AND key <= (:branch << 32) | :high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key LIMIT :limit
 
@@ -139,12 +142,12 @@ VALUES (:session, :kind, :content, (:branch << 32) | :position, :tokens, :create
 
 -- name: copy_begin
 -- Write the journal of a copy if the owner has no data yet, and none from a copy.
-INSERT INTO settings (owner, key, value, updated_at)
-SELECT :owner, :key, :value, :now
+INSERT INTO records (owner, kind, key, created_at, updated_at, value)
+SELECT :owner, :kind, CAST(:key AS TEXT), :now, :now, :value
 WHERE NOT EXISTS (SELECT 1 FROM trees WHERE owner = :owner)
     AND NOT EXISTS (SELECT 1 FROM blobs WHERE owner = :owner)
-    AND NOT EXISTS (SELECT 1 FROM settings WHERE owner = :owner)
-ON CONFLICT (owner, key) DO NOTHING
+    AND NOT EXISTS (SELECT 1 FROM records WHERE owner = :owner AND kind <> 'recollect.deleted')
+ON CONFLICT (owner, session, kind, key) DO NOTHING
 
 -- name: copy_size
 -- Return an estimate of the number of an owner's messages, and the number of its blobs.
@@ -214,7 +217,3 @@ WHERE key IN (
     WHERE c.owner = :owner AND c.id = :id AND c.deleted_at IS NOT NULL AND c.deleted_at = :deleted_at
         AND c.created_at = :created_at AND c.parent IS NULL
 )
-
--- name: settings_after
--- Return a page of settings, for a copy.
-SELECT key, value, updated_at FROM settings WHERE owner = :owner AND key > :after ORDER BY key LIMIT :limit
