@@ -1,0 +1,273 @@
+"""The files of an import as users have them: a file, a folder, a zip archive or a zstd file, behind one interface.
+
+Everything here is bounded and never leaves the given folder or archive: symbolic links are not followed, names with
+`..` or an absolute path are unsafe_names, and decompression stops at a limit.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple, Protocol
+
+from recollect.errors import UnreadableFile
+
+HEAD_BYTES = 65_536
+"""How much of a file detect() may read. A first line of Codex holds its base instructions, about 20 KB."""
+MAX_DOCUMENT_BYTES = 1 << 30
+"""The largest document that is read into memory as a whole; a file of lines may be larger."""
+MAX_RATIO = 200
+"""The largest ratio of an archive's content to its size, above RATIO_FREE_BYTES. Sample transcripts reach 24."""
+RATIO_FREE_BYTES = 64 << 20
+"""Bytes of a file that are read at any ratio: small files of repeated text exceed it, and memory holds them."""
+MAX_FILES = 1_000_000
+"""Entries of an archive. An export has one per image; a directory of more entries takes gigabytes of memory."""
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file changes: its size in bytes, its time in nanoseconds, and its inode."""
+
+    size: int
+    modification: int
+    inode: int
+
+
+class FileTree(Protocol):
+    """The files of an import. Names are relative, with slashes."""
+
+    @property
+    def path(self) -> Path:
+        """The file or folder that the user named."""
+        ...
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all files, in the order of the alphabet."""
+        ...
+
+    def stamp(self, name: str) -> FileStamp:
+        """Return the stamp of a file. Raise UnreadableFile if it does not exist."""
+        ...
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file, decompressed. Raise UnreadableFile if that is not possible.
+
+        Reading raises UnreadableFile for damaged compressed data, and OSError if the disk fails.
+        """
+        ...
+
+    def head(self, name: str) -> bytes:
+        """Return the first HEAD_BYTES of a file; b"" if it cannot be read."""
+        ...
+
+    def read(self, name: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+        """Read a whole file. Raise UnreadableFile if it has more bytes than the limit."""
+        ...
+
+    def local_path(self, name: str) -> Path | None:
+        """Return the path of a file on this machine; None in an archive. For databases."""
+        ...
+
+
+class _BaseTree:
+    """What the trees share: reading a file by opening it."""
+
+    def open(self, name: str) -> IO[bytes]:
+        raise NotImplementedError
+
+    def head(self, name: str) -> bytes:
+        try:
+            with closing(self.open(name)) as file:
+                return file.read(HEAD_BYTES)
+        except (UnreadableFile, OSError):
+            return b""
+
+    def read(self, name: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+        with closing(self.open(name)) as file:
+            try:
+                data = file.read(limit + 1)
+            except OSError as error:
+                raise _unreadable(name, error) from error
+        if len(data) > limit:
+            raise UnreadableFile(f"{name} has more than {limit:,} bytes, which is the limit for a document.")
+        return data
+
+
+class FolderTree(_BaseTree):
+    """The files below a folder, or a single file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_file = not path.is_dir()
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all files."""
+        if self._is_file:
+            yield self.path.name
+            return
+        yield from self._walk("")
+
+    def _walk(self, folder: str) -> Iterator[str]:
+        try:
+            with os.scandir(self.path / folder) as entries:
+                rows = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            return  # a folder that disappeared, or that this user may not read
+        for entry in rows:
+            name = f"{folder}{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(f"{name}/")
+            elif entry.is_file(follow_symlinks=False):
+                yield name
+
+    def local_path(self, name: str) -> Path | None:
+        """Return the path of a file on this machine."""
+        if not self._is_file:
+            return self.path / name
+        # The files that SQLite keeps next to a database, such as -wal, belong to the database that the user named.
+        return self.path.with_name(name) if name.startswith(f"{self.path.name}-") and "/" not in name else self.path
+
+    def stamp(self, name: str) -> FileStamp:
+        """Return the stamp of a file."""
+        path = self.local_path(name)
+        assert path is not None
+        try:
+            status = os.stat(path, follow_symlinks=self._is_file)
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        return FileStamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file, decompressed."""
+        path = self.local_path(name)
+        assert path is not None
+        try:
+            flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+            if not self._is_file:
+                flags |= getattr(os, "O_NOFOLLOW", 0)
+            descriptor = os.open(path, flags)
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise UnreadableFile(f"{name} is not a file.")
+        file = os.fdopen(descriptor, "rb")
+        return _decompress(file, name, os.fstat(descriptor).st_size)
+
+
+class ZipTree(_BaseTree):
+    """The files of a zip archive."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise _unreadable(path.name, error) from error
+        self._entries = {
+            entry.filename: entry for entry in self._archive.infolist() if not entry.is_dir() and _is_inside(entry)
+        }
+        if len(self._entries) > MAX_FILES:
+            raise UnreadableFile(f"{path.name} contains more than {MAX_FILES:,} files.")
+
+    def unsafe_names(self) -> list[str]:
+        """Return the names of entries that would leave the archive, or are links."""
+        return [entry.filename for entry in self._archive.infolist() if not entry.is_dir() and not _is_inside(entry)]
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all files."""
+        yield from sorted(self._entries)
+
+    def local_path(self, name: str) -> Path | None:  # noqa: ARG002  of the protocol
+        """Return None."""
+        return None
+
+    def stamp(self, name: str) -> FileStamp:
+        """Return the stamp of a file."""
+        if name not in self._entries:
+            raise UnreadableFile(f"{name} is not in {self.path.name}.")
+        entry = self._entries[name]
+        return FileStamp(entry.file_size, entry.CRC, 0)
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file, decompressed."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnreadableFile(f"{name} is not in {self.path.name}.")
+        try:
+            file = self._archive.open(entry)
+        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:  # RuntimeError: encrypted
+            raise _unreadable(name, error) from error
+        bounded_file = io.BufferedReader(_BoundedFile(file, name, entry.compress_size))
+        return _decompress(bounded_file, name, entry.compress_size)
+
+
+class _BoundedFile(io.RawIOBase):
+    """A stream that stops when it has far more bytes than its compressed data explains."""
+
+    def __init__(self, file: IO[bytes], name: str, size: int) -> None:
+        self._file, self._name = file, name
+        self._remaining = max(RATIO_FREE_BYTES, size * MAX_RATIO)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._file.read(len(buffer))
+        except Exception as error:  # each decompressor raises its own errors
+            raise _unreadable(self._name, error) from error
+        self._remaining -= len(data)
+        if self._remaining < 0:
+            raise UnreadableFile(f"{self._name} grows by more than {MAX_RATIO} times when it is decompressed.")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def open_tree(path: Path) -> FileTree:
+    """Return the tree of a file, a folder or a zip archive. Raise UnreadableFile if it does not exist."""
+    if path.is_dir():
+        return FolderTree(path)
+    try:
+        with path.open("rb") as file:
+            is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
+    return ZipTree(path) if is_zip else FolderTree(path)
+
+
+def _decompress(file: IO[bytes], name: str, size: int) -> IO[bytes]:
+    """Return a buffered stream of a file, decompressed if it is a zstd file."""
+    assert isinstance(file, io.BufferedReader)
+    try:
+        is_zstd = file.peek(4)[:4] == _ZSTD_MAGIC
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    if not is_zstd:
+        return file
+    import zstandard  # noqa: PLC0415  only for compressed files
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    reader = decompressor.stream_reader(file, read_across_frames=True, closefd=True)
+    return io.BufferedReader(_BoundedFile(reader, name, size))
+
+
+def _is_inside(entry: zipfile.ZipInfo) -> bool:
+    """Return whether the name of an entry stays in the archive, and the entry is a file."""
+    path = PurePosixPath(entry.filename.replace("\\", "/"))
+    is_link = stat.S_ISLNK(entry.external_attr >> 16)
+    return not path.is_absolute() and ".." not in path.parts and ":" not in path.parts[0] and not is_link
+
+
+def _unreadable(name: str, error: Exception) -> UnreadableFile:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UnreadableFile(f"{name} cannot be read: {reason or type(error).__name__}.")

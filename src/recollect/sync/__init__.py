@@ -1,0 +1,12 @@
+"""Imports of conversations from other tools: from files into a store, again when they grow, and back to files.
+
+The package `sources` reads the files. This package writes what they read, through the operations of storage/imports.py.
+"""
+
+from __future__ import annotations
+
+from recollect.sync.importer import ImportOptions, import_files
+from recollect.sync.native import read_originals
+from recollect.sync.report import ImportedConversation, ImportNote, ImportReport
+
+__all__ = ["ImportNote", "ImportOptions", "ImportReport", "ImportedConversation", "import_files", "read_originals"]
