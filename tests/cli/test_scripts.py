@@ -12,7 +12,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 UV = """#!/bin/sh
 echo "$@" >>uv.log
-[ "$1" = venv ] && mkdir -p "$3/bin" && cp /bin/sh "$3/bin/python"
+for folder; do :; done # the last argument
+[ "$1" = venv ] && mkdir -p "$folder/bin" && cp /bin/sh "$folder/bin/python"
 [ ! -e fails ]
 """
 
@@ -47,7 +48,7 @@ def set_up_environment(clone, extras="all", code=0):
 
 def test_a_second_setup_installs_nothing(clone):
     assert set_up_environment(clone) == [
-        "venv --quiet .venv",
+        "venv --quiet --seed .venv",
         "pip install --quiet --python .venv/bin/python --editable .[all]",
     ]
     assert set_up_environment(clone) == []
