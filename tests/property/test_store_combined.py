@@ -31,7 +31,7 @@ class CombinedComparison(Comparison):
         """Append after any message, with a new title or without, at the current revision or at another one."""
         session = self.pick_session(number)
         handle = self.handle(session, which)
-        branch_paths = [session.head.path()] if plain else [branch.path() for branch in session.branches.list()]
+        branch_paths = [session.head.path()] if plain else [branch.path() for branch in session.branches()]
         messages = [None, *itertools.chain.from_iterable(branch_paths)]
         message = messages[at % len(messages)]
         after = 0 if message is None else message.position if plain else message.id
