@@ -12,6 +12,9 @@ from hypothesis import settings
 pytest.register_assert_rewrite("recollect_conformance")  # must precede the first import of the package
 
 LONG = "RECOLLECT_TEST_LONG"
+INTEGRATION = "RECOLLECT_TEST_INTEGRATION"
+"""The integration whose framework this environment has; scripts/integrations sets it."""
+
 PREREQUISITES = (
     "could not import",
     "No module named",
@@ -47,6 +50,12 @@ def pytest_configure(config):
         # The same examples in each run, so that only a change of the code can fail a test. A long run tries others.
         settings.register_profile("same", derandomize=True, database=None)
         settings.load_profile("same")
+
+
+def pytest_ignore_collect(collection_path):
+    if collection_path.parent.name == "integrations" and collection_path.is_dir():
+        return collection_path.name != os.environ.get(INTEGRATION)
+    return None
 
 
 def pytest_collection_modifyitems(config, items):
