@@ -48,31 +48,39 @@ def cpu_time(parse, text):
     return time.thread_time() - start
 
 
+@pytest.fixture
+def without_collector():
+    """Disable the garbage collector: it visits the objects of all tests, and raises the errors of their timers."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
 @pytest.mark.parametrize("name", PARSERS)
 def test_parsing_takes_linear_time(name):
-    """Four times the text may take at most eight times as long in the best of five runs. Quadratic time would be 16."""
+    """Four times the text may take at most eight times as long, each in the best of runs. Quadratic time would be 16.
+
+    Ten runs, because another process on the same core can double the CPU time of one.
+    """
     parse = PARSERS[name]
     parse("a")
     for unit in UNITS:
         short, long = ((unit * size)[:size] for size in (3_000, 12_000))
-        ratios = []
-        while len(ratios) < 5 and min(ratios, default=9) > 8:
-            ratios.append(max(cpu_time(parse, long), 0.004) / max(cpu_time(parse, short), 0.004))
-        assert min(ratios) <= 8, (unit, ratios)
+        best_short = best_long = 1.0
+        for attempt in range(10):
+            best_short = min(best_short, max(cpu_time(parse, short), 0.004))
+            best_long = min(best_long, cpu_time(parse, long))
+            if attempt and best_long / best_short <= 8:
+                break
+        else:
+            pytest.fail(f"{unit!r}: {best_long / best_short:.1f} times as long")
 
 
 def test_a_formula_ends_at_its_delimiter():
     assert render_html(r"\(a\) *b* \(c").count("<em>") == 1
     assert r"\(a_b_ \\ c\)" in render_html(r"\(a_b_ \\ c\)")
     assert r"\[x \\[2pt] y\]" in render_html(r"\[x \\[2pt] y\]")
-
-
-@pytest.fixture
-def without_collector():
-    """Disable the garbage collector: a timer that fires in a collector callback of another test is reported as an error."""
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.usefixtures("without_collector")
