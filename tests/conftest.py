@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with --long"))
         elif item.get_closest_marker("all") and not config.getoption("--all"):
-            item.add_marker(pytest.mark.skip(reason="takes a minute; run with --all"))
+            item.add_marker(pytest.mark.skip(reason="runs with --all"))
 
 
 @pytest.hookimpl(wrapper=True)

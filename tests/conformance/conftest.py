@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.fixture(params=["sync", "asyncio"])
+@pytest.fixture(params=["sync", pytest.param("asyncio", marks=pytest.mark.all)])
 def connect(request):
-    """Yield a function that opens a store, at a path or in memory, for an owner. Some modules add the parameter "trio"."""
+    """Yield a function that opens a store, at a path or in memory, for an owner.
+
+    The modules for a file and for PostgreSQL run under asyncio every time, and add the parameter "trio".
+    """
     import recollect
     from recollect_conformance.blocking import BlockingAdapter
 
