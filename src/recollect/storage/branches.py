@@ -98,15 +98,9 @@ def find_or_make_branch(
 
 def find_branch_through(current: sessions.StoredSession, branch: int, position: int) -> Steps[int | None]:
     """Return a branch of the session whose path contains a message: the head, its own branch, or the newest one."""
-    keys = [current.head, branch]
-    keys += [row.key for row in reversed((yield from fetch_all(paths.BRANCHES_OF_SESSION, session=current.session)))]
-    for key in keys:
-        row = yield from fetch_one(paths.BRANCH_GET, branch=key)
-        if row is not None and row.session == current.session:
-            for span in (yield from paths.read_path(key)):
-                if span.branch == branch and span.low < position <= span.high:
-                    return key
-    return None
+    rows = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
+    keys = paths.branches_through(rows, current.session, branch, position)
+    return next((key for key in (current.head, branch) if key in keys), max(keys, default=None))
 
 
 def _inherit_compactions(
@@ -246,15 +240,20 @@ def _fork(
 
 
 def fork_after(
-    scope: Scope, current: sessions.StoredSession, last: tuple[int | None, int], new: str, columns: dict[str, Any]
+    scope: Scope, current: sessions.StoredSession, last: tuple[int | None, int], new: str, columns: dict[str, Any],
+    *, inherits: bool = True,
 ) -> Steps[SessionInfo]:
-    """Create a session that shares the past of another one up to a branch and position, with these columns."""
+    """Create a session that shares the past of another one up to a branch and position, with these columns.
+
+    With `inherits`, it begins with the compactions of this past.
+    """
     parent, fork_at = last
     path = yield from paths.read_path(current.head)
     origin = {"parent": current.session, "relation": "fork"}
     key = yield from sessions.insert(scope, new, current.tree, columns, origin)
     branch, _ = yield from sessions.new_branch(current.tree, key, parent, fork_at, scope.now)
-    yield from _inherit_compactions(branch, current.head, path, parent, fork_at)
+    if inherits:
+        yield from _inherit_compactions(branch, current.head, path, parent, fork_at)
     yield from execute("session_head", session=key, head=branch, last=fork_at)
     yield from switch_head(scope, (yield from sessions.read_by_key(key)), branch)
     return (yield from sessions.read_by_key(key)).value

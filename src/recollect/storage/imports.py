@@ -33,7 +33,7 @@ from recollect.storage import (
     transfer,
 )
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_all, fetch_one
-from recollect.storage.originals import FILE_KIND, IMPORT_KIND, TOMBSTONE_KIND
+from recollect.storage.originals import FILE_KIND, IMPORT_KIND, LINK_KIND, TOMBSTONE_KIND
 from recollect.storage.row_stream import MESSAGE_ROW, FullMessageRow
 
 FIELDS_KEY = "fields"
@@ -92,6 +92,8 @@ class ImportBatch(NamedTuple):
     updated_at: int | None = None
     origin: tuple[str, str] | None = None
     """For a conversation that shares the beginning of another one: its session id, and the key of the last message."""
+    parent: str | None = None
+    """The session id of the conversation that started this one as a sub-agent. If it was deleted, so is this one."""
     messages: Sequence[ImportedMessage] = ()
     compactions: Sequence[ImportedCompaction] = ()
     active: str | None = None
@@ -125,7 +127,7 @@ def import_batch(scope: Scope, batch: ImportBatch) -> Operation[ImportCounts]:
 
 def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.EncodedDraft]) -> Steps[ImportCounts]:
     row = yield from sessions.find_live_row(scope, batch.session)
-    if row is None and not batch.again and (yield from _was_deleted(scope, batch.session)):
+    if row is None and not batch.again and (yield from _is_excluded(scope, batch)):
         yield from _write_files(scope, batch.files)
         return ImportCounts("deleted")
     if row is None and not (batch.messages or batch.records):
@@ -172,10 +174,10 @@ def preview_batch(scope: Scope, batch: ImportBatch) -> Operation[ImportCounts]:
 def _preview_batch(scope: Scope, batch: ImportBatch) -> Steps[ImportCounts]:
     row = yield from sessions.find_live_row(scope, batch.session)
     if row is None:
-        is_deleted = not batch.again and (yield from _was_deleted(scope, batch.session))
+        is_deleted = not batch.again and (yield from _is_excluded(scope, batch))
         return ImportCounts("deleted") if is_deleted else ImportCounts("new", len(batch.messages))
     keys = [item.draft.key for item in batch.messages if item.draft.key is not None]
-    positions = yield from _find_keys(row.tree, keys)
+    positions = yield from _find_keys(sessions.stored_from_row(row), keys)
     new = len(keys) - len(positions)
     return ImportCounts("updated" if new else "unchanged", new)
 
@@ -196,7 +198,7 @@ def _find_shared_past(scope: Scope, batch: ImportBatch) -> Steps[tuple[str, str]
     source, _, _ = batch.session.partition(":")
     if holder is None or not holder.value.id.startswith(f"{source}:"):
         return None
-    positions = yield from _find_keys(holder.tree, [item.draft.key for item in batch.messages if item.draft.key])
+    positions = yield from _find_keys(holder, [item.draft.key for item in batch.messages if item.draft.key])
     last = None
     for item in batch.messages:
         if item.parent != last or item.draft.key not in positions:
@@ -283,21 +285,47 @@ def read_blob(scope: Scope, name: str) -> Operation[bytes | None]:
     return row_stream.read_blob(scope, name)
 
 
-def link_delegate(scope: Scope, session: str, parent: str) -> Operation[bool]:
-    """Place the session of a sub-agent under its parent, unless it has one; return whether it did."""
+def link_delegate(scope: Scope, session: str, parent: str) -> Operation[None]:
+    """Place the session of a sub-agent under its parent, unless it has one.
+
+    If one of them is not stored yet, the parent is remembered for read_links(), because its file may come much later.
+    """
     return Operation(_link_delegate, scope, session, parent)
 
 
-def _link_delegate(scope: Scope, session: str, parent: str) -> Steps[bool]:
+def _link_delegate(scope: Scope, session: str, parent: str) -> Steps[None]:
     row = yield from sessions.find_live_row(scope, session)
     parent_row = yield from sessions.find_live_row(scope, parent)
-    if row is None or parent_row is None or (yield from relations.is_ancestor(row.session, parent_row.session)):
-        return False
+    if row is None or parent_row is None:
+        missing = [id for id, item in ((session, row), (parent, parent_row)) if item is None]
+        for id in missing:
+            if (yield from _was_deleted(scope, id)):
+                return
+        yield from records.put_own(scope, LINK_KIND, session, json.encode(parent))
+        return
+    yield from records.delete_own(scope, LINK_KIND, session)
     current = sessions.stored_from_row(row)
-    if current.value.parent is not None:
+    if current.value.parent is None and not (yield from relations.is_ancestor(row.session, parent_row.session)):
+        yield from relations.set_parent(scope, current, relations.ParentChange(parent, "delegate", sets_parent=True))
+
+
+def read_links(scope: Scope) -> Operation[dict[str, str]]:
+    """Return the parents of sub-agents that could not be linked yet, by session id."""
+    return Operation(_read_links, scope, writes=False)
+
+
+def _read_links(scope: Scope) -> Steps[dict[str, str]]:
+    rows = yield from records.list_own(scope, LINK_KIND)
+    return {row.key.decode(): json.decode(row.value or "null") for row in rows}
+
+
+def _is_excluded(scope: Scope, batch: ImportBatch) -> Steps[bool]:
+    """Return whether a conversation that is not stored was deleted, or is a new sub-agent of one that was."""
+    if (yield from _was_deleted(scope, batch.session)):
+        return True
+    if batch.parent is None or (yield from sessions.find_live_row(scope, batch.parent)) is not None:
         return False
-    yield from relations.set_parent(scope, current, relations.ParentChange(parent, "delegate", sets_parent=True))
-    return True
+    return (yield from _was_deleted(scope, batch.parent))
 
 
 def _was_deleted(scope: Scope, session: str) -> Steps[bool]:
@@ -315,23 +343,34 @@ def _create(scope: Scope, batch: ImportBatch) -> Steps[sessions.StoredSession]:
         row = yield from sessions.find_live_row(scope, batch.origin[0])
         if row is not None:
             origin = sessions.stored_from_row(row)
-            positions = yield from _find_keys(origin.tree, [batch.origin[1]])
+            positions = yield from _find_keys(origin, [batch.origin[1]])
             span = positions.get(batch.origin[1])
     if origin is None or span is None:
         yield from sessions.create_in_steps(scope, batch.session, {}, None)
     else:
-        yield from branches.fork_after(scope, origin, span, batch.session, {})
+        # Its transcript has the compactions of its past; the origin may have later ones.
+        yield from branches.fork_after(scope, origin, span, batch.session, {}, inherits=False)
     return (yield from sessions.find(scope, batch.session))
 
 
-def _find_keys(tree: int, keys: Sequence[str]) -> Steps[dict[str, tuple[int, int]]]:
-    """Return the branch and position of the messages of a tree with these keys; of several, the newest one."""
+def _find_keys(current: sessions.StoredSession, keys: Sequence[str]) -> Steps[dict[str, tuple[int, int]]]:
+    """Return the branch and position of the messages of a session with these keys; of several, the newest one.
+
+    A message of a fork that has not the same past any more is not one of the session, even with the same key.
+    """
     if not keys:
         return {}
-    rows = yield from fetch_all(_MESSAGES_WITH_KEYS, tree=tree, keys=message_keys.encode_keys(keys))
-    return {
-        row.client_key: (row.branch, row.position) for row in sorted(rows, key=lambda row: (row.branch, row.position))
-    }
+    rows = yield from fetch_all(_MESSAGES_WITH_KEYS, tree=current.tree, keys=message_keys.encode_keys(keys))
+    if not rows:
+        return {}
+    branch_rows = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
+    reachable = paths.reachable_positions(branch_rows, {current.session})
+    positions: dict[str, tuple[int, int]] = {}
+    for row in sorted(rows, key=lambda row: (row.branch, row.position)):
+        last = reachable.get(row.branch, 0)
+        if last is None or row.position <= last:
+            positions[row.client_key] = row.branch, row.position
+    return positions
 
 
 class _BatchWriter:
@@ -351,7 +390,7 @@ class _BatchWriter:
         is_fork = self.current.value.parent is not None
         if not self.is_new or is_fork:
             keys = {item.parent for item in items if item.parent is not None} | self.encoded.keys()
-            self.positions = yield from _find_keys(self.current.tree, sorted(keys))
+            self.positions = yield from _find_keys(self.current, sorted(keys))
         run: list[ImportedMessage] = []
         for item in items:
             key = item.draft.key
@@ -413,31 +452,37 @@ class _BatchWriter:
         if not compactions:
             return False
         keys = [key for item in compactions for key in (item.last, item.first) if key and key not in self.positions]
-        self.positions |= yield from _find_keys(self.current.tree, keys)
+        self.positions |= yield from _find_keys(self.current, keys)
+        rows = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=self.current.tree)
         changed = False
         for item in compactions:
             if item.last in self.positions:
-                changed = (yield from self._write_compaction(item, *self.positions[item.last])) or changed
+                changed = (yield from self._write_compaction(item, rows)) or changed
         return changed
 
-    def _write_compaction(self, item: ImportedCompaction, branch: int, last: int) -> Steps[bool]:
-        compactions = yield from transfer.compactions_of(branch)
+    def _write_compaction(self, item: ImportedCompaction, branches_of_tree: Sequence[paths.TreeBranchRow]) -> Steps[bool]:
+        """Write a compaction on each branch of the session that continues after it."""
         first = self.positions[item.first][1] if item.first in self.positions else 1
-        if first > last or any(row.to_position == last and row.summary == item.summary for row in compactions):
-            return False
-        spans = [
-            span._replace(high=min(span.high, last), low=max(span.low, first - 1))
-            for span in (yield from paths.read_path(branch))
-            if span.low < last and span.high >= first
-        ]
-        totals = yield from messages.count_path(spans)
-        yield from execute(
-            "compaction_import", branch=branch, from_position=first, to_position=last,
-            round=max((row.round for row in compactions), default=0) + 1, tokens_before=totals.token_count,
-            tokens_after=estimate_tokens((TextPart(text=item.summary),)), summary=item.summary,
-            created_at=item.created_at, undone_at=None,
-        )  # fmt: skip
-        return True
+        branch, last = self.positions[item.last]
+        changed = False
+        for key in paths.branches_through(branches_of_tree, self.current.session, branch, last):
+            compactions = yield from transfer.compactions_of(key)
+            if first > last or any(row.to_position == last and row.summary == item.summary for row in compactions):
+                continue
+            spans = [
+                span._replace(high=min(span.high, last), low=max(span.low, first - 1))
+                for span in (yield from paths.read_path(key))
+                if span.low < last and span.high >= first
+            ]
+            totals = yield from messages.count_path(spans)
+            yield from execute(
+                "compaction_import", branch=key, from_position=first, to_position=last,
+                round=max((row.round for row in compactions), default=0) + 1, tokens_before=totals.token_count,
+                tokens_after=estimate_tokens((TextPart(text=item.summary),)), summary=item.summary,
+                created_at=item.created_at, undone_at=None,
+            )  # fmt: skip
+            changed = True
+        return changed
 
     def activate(self, active: str | None) -> Steps[bool]:
         """Make the branch that the tool would continue the active one, unless a message of Recollect ends the path."""
@@ -445,7 +490,7 @@ class _BatchWriter:
             return False
         self.current = yield from sessions.read_by_key(self.current.session)
         if active not in self.positions:
-            self.positions |= yield from _find_keys(self.current.tree, [active])
+            self.positions |= yield from _find_keys(self.current, [active])
         if active not in self.positions or not (yield from self._ends_with_import()):
             return False
         branch = yield from branches.find_branch_through(self.current, *self.positions[active])

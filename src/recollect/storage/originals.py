@@ -19,6 +19,8 @@ ORIGINAL_KIND = "recollect.original"
 """The kind of the session records that hold the original bytes of a transcript."""
 FILE_KIND = "recollect.import-file"
 """The kind of the store records that tell whether a file has changed since its import."""
+LINK_KIND = "recollect.import-link"
+"""The kind of the store records that name the parent of a sub-agent, by its session id, until both are stored."""
 TOMBSTONE_KIND = "recollect.tombstone"
 """The kind of the store records that keep an erased conversation from being imported again."""
 ERASED_KEY = "erased"
@@ -32,6 +34,9 @@ def tombstone_key(session: str) -> str:
 
 def bury(scope: Scope, session: int, id: str) -> Steps[None]:
     """Write the tombstone of an imported session before it is erased, and forget the files that it came from."""
+    for link in (yield from records.list_own(scope, LINK_KIND)):
+        if id in (link.key.decode(), json.decode(link.value or "null")):
+            yield from records.delete_own(scope, LINK_KIND, link.key.decode())
     rows = yield from records.list_own(scope, IMPORT_KIND, session=session)
     if not rows:
         return

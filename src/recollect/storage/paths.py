@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from recollect.errors import InvalidValue, MessageNotFound, format_value
@@ -93,6 +93,30 @@ BRANCH_PATH = Query("branch_path", PathSpan)
 def read_path(branch: int) -> Steps[list[PathSpan]]:
     """Return the spans of a path, newest first."""
     return fetch_all(BRANCH_PATH, branch=branch)
+
+
+def reachable_positions(
+    branches: Sequence[TreeBranchRow], sessions: Collection[int | None]
+) -> dict[int, int | None]:
+    """Return up to which position the paths of these sessions reach into each branch of a tree; None: all of it."""
+    reachable: dict[int, int | None] = {}
+    # A child has a higher key than its parent, so descending order visits children first.
+    for branch in sorted(branches, key=lambda item: item.key, reverse=True):
+        if branch.session is not None and branch.session in sessions:
+            reachable[branch.key] = None
+        if branch.key in reachable and branch.parent is not None:
+            position = reachable.get(branch.parent, 0)
+            reachable[branch.parent] = None if position is None else max(position, branch.fork_at)
+    return reachable
+
+
+def branches_through(branches: Sequence[TreeBranchRow], session: int, branch: int, position: int) -> list[int]:
+    """Return the keys of the branches of a session whose paths contain a message, oldest first."""
+    through: set[int] = set()
+    for row in sorted(branches, key=lambda item: item.key):  # a parent is older than its child
+        if row.key == branch or (row.parent in through and position <= row.fork_at):
+            through.add(row.key)
+    return [row.key for row in sorted(branches, key=lambda item: item.key) if row.session == session and row.key in through]
 
 
 def parse_message_id(name: Any) -> tuple[int | None, int]:

@@ -186,7 +186,8 @@ def _delete_session(scope: Scope, session: int, id: str) -> Steps[None]:
 def unshared_positions(current: sessions.StoredSession) -> Steps[dict[int, int]]:
     """Return for each branch of a session the position after which its messages are not shared with another session."""
     branches = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
-    reachable = _reachable_positions(branches, {current.session})
+    others = {branch.session for branch in branches}
+    reachable = paths.reachable_positions(branches, others - {current.session})
     own = (branch for branch in branches if branch.session == current.session)
     return {branch.key: reachable.get(branch.key) or 0 for branch in own}
 
@@ -219,25 +220,12 @@ def _delete_unreachable(
     scope: Scope, tree: int, branches: list[paths.TreeBranchRow], erased_keys: set[int]
 ) -> Steps[None]:
     """Delete what no session reaches: branches, and the ends of branches after their last fork."""
-    reachable = _reachable_positions(branches, erased_keys)
+    reachable = paths.reachable_positions(branches, {branch.session for branch in branches} - erased_keys)
     for branch in sorted(branches, key=lambda item: item.key, reverse=True):
         cut = reachable.get(branch.key, 0)
         if cut is not None:
             yield from _truncate_branch(scope, branch, branches, cut)
     yield from execute("tree_delete", tree=tree)
-
-
-def _reachable_positions(branches: list[paths.TreeBranchRow], erased_keys: set[int]) -> dict[int, int | None]:
-    """Return up to which position the remaining sessions reach into each branch; None: all of it."""
-    reachable: dict[int, int | None] = {}
-    # A child has a higher key than its parent, so descending order visits children first.
-    for branch in sorted(branches, key=lambda item: item.key, reverse=True):
-        if branch.session is not None and branch.session not in erased_keys:
-            reachable[branch.key] = None
-        if branch.key in reachable and branch.parent is not None:
-            position = reachable.get(branch.parent, 0)
-            reachable[branch.parent] = None if position is None else max(position, branch.fork_at)
-    return reachable
 
 
 def _truncate_branch(

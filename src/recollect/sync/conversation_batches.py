@@ -111,7 +111,7 @@ class ConversationBatch:
         for start in starts:
             batch = ImportBatch(
                 self.session, created_at=self.created_at, updated_at=self.updated_at, origin=self.origin,
-                messages=items[start : start + MAX_MESSAGES], again=again,
+                parent=self.parent, messages=items[start : start + MAX_MESSAGES], again=again,
             )  # fmt: skip
             if start == starts[-1]:
                 batch = batch._replace(

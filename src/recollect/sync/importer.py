@@ -210,11 +210,15 @@ class FileImport:
                 self.read(item.file)
 
     def _link_delegates(self) -> None:
-        """Place sub-agents under their parents. One whose parent is not stored yet waits for it."""
-        for session, parent in list(self._links.items()):
-            is_new = session in self._results or parent in self._results
-            if is_new and run_operation(self.store, imports.link_delegate(scope_of(self.store), session, parent)):
-                del self._links[session]
+        """Place sub-agents under their parents. One whose parent is not stored yet waits for it, also in the store."""
+        links, self._links = self._links, {}
+        if any(item.outcome == "new" for item in self._results.values()):
+            stored_links = run_operation(self.store, imports.read_links(scope_of(self.store)))
+            links |= {
+                session: parent for session, parent in stored_links.items() if {session, parent} & self._results.keys()
+            }
+        for session, parent in links.items():
+            run_operation(self.store, imports.link_delegate(scope_of(self.store), session, parent))
 
     def find(self, path: Path) -> list[ChangedFile]:
         """Return the transcripts of all sources below a path that have changed."""
