@@ -43,6 +43,7 @@ class CountingSource(ToySource):
 class _Counter:
     def __init__(self, tree, heads):
         self._tree, self._heads = tree, heads
+        self.path, self.stamp, self.local_path = tree.path, tree.stamp, tree.local_path
 
     def head(self, name):
         data = self._tree.head(name)

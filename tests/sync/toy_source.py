@@ -21,6 +21,7 @@ from recollect.sources.source import (
     Transcript,
     select_all,
 )
+from recollect.sources.sqlite_copy import side_files
 
 
 def read_item(session, item, place):
@@ -86,7 +87,7 @@ class ToySource:
             if head.startswith(b'{"start"'):
                 yield Transcript("toy", name, "lines")
             elif head.startswith(b"["):
-                yield Transcript("toy", name, "document")
+                yield Transcript("toy", name, "document", side_files(tree, name))
 
     def read_lines(self, tree, transcript, state):
         return ToyReader(state, transcript.name)

@@ -129,8 +129,11 @@ class FolderTree(_BaseTree):
         """Return the path of a file on this machine."""
         if not self._is_file:
             return self.path / name
-        # The files that SQLite keeps next to a database, such as -wal, belong to the database that the user named.
-        return self.path.with_name(name) if name.startswith(f"{self.path.name}-") and "/" not in name else self.path
+        # The files that SQLite keeps next to a database, such as -wal, belong to the database that the user named. Of a
+        # link, they are next to its target.
+        suffix = name.removeprefix(self.path.name)
+        is_side_file = suffix.startswith("-") and "/" not in name
+        return Path(f"{self.path.resolve()}{suffix}") if is_side_file else self.path
 
     def stamp(self, name: str) -> FileStamp:
         """Return the stamp of a file."""

@@ -240,8 +240,13 @@ def _fork(
 
 
 def fork_after(
-    scope: Scope, current: sessions.StoredSession, last: tuple[int | None, int], new: str, columns: dict[str, Any],
-    *, inherits: bool = True,
+    scope: Scope,
+    current: sessions.StoredSession,
+    last: tuple[int | None, int],
+    new: str,
+    columns: dict[str, Any],
+    *,
+    inherits: bool = True,
 ) -> Steps[SessionInfo]:
     """Create a session that shares the past of another one up to a branch and position, with these columns.
 

@@ -72,7 +72,7 @@ class ImportedCompaction(NamedTuple):
 
 
 class ImportedRecord(NamedTuple):
-    """A record of the session that the import writes, with JSON text or bytes; it is deleted if it has neither."""
+    """A record of the session that the import writes, with JSON text or bytes."""
 
     kind: str
     key: str
@@ -139,18 +139,23 @@ def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.
     changed = yield from writer.write_compactions(batch.compactions)
     changed = (yield from writer.activate(batch.active)) or changed
     changed = (yield from _write_fields(scope, current, batch, is_new=is_new)) or changed
-    for prefix in batch.obsolete:
-        yield from records.delete_kind(scope, originals.ORIGINAL_KIND, prefix, session=current.session)
-    for record in batch.records:
-        if record.text is None and record.data is None:
-            yield from records.delete_own(scope, record.kind, record.key, session=current.session)
-        else:
-            params = (record.kind, record.key, record.text, record.data)
-            yield from records.put_own(scope, *params, session=current.session)
+    yield from _write_records(scope, current, batch, is_new=is_new)
     yield from _write_files(scope, batch.files)
     changed = changed or bool(writer.new or writer.updated)
     outcome = "new" if is_new else "updated" if changed else "unchanged"
     return ImportCounts(outcome, writer.new, writer.updated, batch.origin is None or current.value.parent is not None)
+
+
+def _write_records(scope: Scope, current: sessions.StoredSession, batch: ImportBatch, *, is_new: bool) -> Steps[None]:
+    """Write the records of a batch; not the original bytes of a session whose original was erased."""
+    for prefix in batch.obsolete:
+        yield from records.delete_kind(scope, originals.ORIGINAL_KIND, prefix, session=current.session)
+    is_erased = (not is_new or current.value.parent is not None) and (yield from originals.are_erased(scope, current.session))
+    for record in batch.records:
+        if is_erased and record.kind == originals.ORIGINAL_KIND:
+            continue
+        params = (record.kind, record.key, record.text, record.data)
+        yield from records.put_own(scope, *params, session=current.session)
 
 
 def import_batches(scope: Scope, batches: Sequence[ImportBatch]) -> Operation[dict[str, ImportCounts]]:
@@ -309,6 +314,15 @@ def _link_delegate(scope: Scope, session: str, parent: str) -> Steps[None]:
         yield from relations.set_parent(scope, current, relations.ParentChange(parent, "delegate", sets_parent=True))
 
 
+def read_tombstones(scope: Scope) -> Operation[frozenset[str]]:
+    """Return the keys of the tombstones of erased conversations, as originals.tombstone_key() returns them."""
+    return Operation(_read_tombstones, scope, writes=False)
+
+
+def _read_tombstones(scope: Scope) -> Steps[frozenset[str]]:
+    return frozenset(row.key.decode() for row in (yield from records.list_own(scope, TOMBSTONE_KIND)))
+
+
 def read_links(scope: Scope) -> Operation[dict[str, str]]:
     """Return the parents of sub-agents that could not be linked yet, by session id."""
     return Operation(_read_links, scope, writes=False)
@@ -350,6 +364,9 @@ def _create(scope: Scope, batch: ImportBatch) -> Steps[sessions.StoredSession]:
     else:
         # Its transcript has the compactions of its past; the origin may have later ones.
         yield from branches.fork_after(scope, origin, span, batch.session, {}, inherits=False)
+        if (yield from originals.are_erased(scope, origin.session)):
+            current = yield from sessions.find(scope, batch.session)
+            yield from records.put_own(scope, IMPORT_KIND, originals.ERASED_KEY, "true", session=current.session)
     return (yield from sessions.find(scope, batch.session))
 
 
@@ -460,12 +477,14 @@ class _BatchWriter:
                 changed = (yield from self._write_compaction(item, rows)) or changed
         return changed
 
-    def _write_compaction(self, item: ImportedCompaction, branches_of_tree: Sequence[paths.TreeBranchRow]) -> Steps[bool]:
+    def _write_compaction(
+        self, item: ImportedCompaction, branch_rows: Sequence[paths.TreeBranchRow]
+    ) -> Steps[bool]:
         """Write a compaction on each branch of the session that continues after it."""
         first = self.positions[item.first][1] if item.first in self.positions else 1
         branch, last = self.positions[item.last]
         changed = False
-        for key in paths.branches_through(branches_of_tree, self.current.session, branch, last):
+        for key in paths.branches_through(branch_rows, self.current.session, branch, last):
             compactions = yield from transfer.compactions_of(key)
             if first > last or any(row.to_position == last and row.summary == item.summary for row in compactions):
                 continue

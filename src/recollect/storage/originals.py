@@ -53,3 +53,8 @@ def drop_originals(scope: Scope, tree: int) -> Steps[None]:
     for row in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=tree)):
         if (yield from records.delete_kind(scope, ORIGINAL_KIND, session=row.session)):
             yield from records.put_own(scope, IMPORT_KIND, ERASED_KEY, "true", session=row.session)
+
+
+def are_erased(scope: Scope, session: int) -> Steps[bool]:
+    """Return whether the original bytes of a session were erased, so that no import may write them again."""
+    return (yield from records.get_own(scope, IMPORT_KIND, ERASED_KEY, session=session)) is not None

@@ -95,9 +95,7 @@ def read_path(branch: int) -> Steps[list[PathSpan]]:
     return fetch_all(BRANCH_PATH, branch=branch)
 
 
-def reachable_positions(
-    branches: Sequence[TreeBranchRow], sessions: Collection[int | None]
-) -> dict[int, int | None]:
+def reachable_positions(branches: Sequence[TreeBranchRow], sessions: Collection[int | None]) -> dict[int, int | None]:
     """Return up to which position the paths of these sessions reach into each branch of a tree; None: all of it."""
     reachable: dict[int, int | None] = {}
     # A child has a higher key than its parent, so descending order visits children first.
@@ -116,7 +114,9 @@ def branches_through(branches: Sequence[TreeBranchRow], session: int, branch: in
     for row in sorted(branches, key=lambda item: item.key):  # a parent is older than its child
         if row.key == branch or (row.parent in through and position <= row.fork_at):
             through.add(row.key)
-    return [row.key for row in sorted(branches, key=lambda item: item.key) if row.session == session and row.key in through]
+    return [
+        row.key for row in sorted(branches, key=lambda item: item.key) if row.session == session and row.key in through
+    ]
 
 
 def parse_message_id(name: Any) -> tuple[int | None, int]:

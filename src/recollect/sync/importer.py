@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from recollect.errors import RecollectError, StoreError, UnreadableFile
 from recollect.export.pipeline import run_operation, run_plan, scope_of
 from recollect.model import json
 from recollect.sources import registry
-from recollect.sources.files import FileTree, FolderTree, ZipTree, open_tree
+from recollect.sources.files import FileTree, ZipTree, open_tree
 from recollect.sources.source import (
     ConversationSource,
     ForkFound,
@@ -31,25 +31,25 @@ from recollect.sources.source import (
 )
 from recollect.storage import imports, search
 from recollect.storage.imports import ImportBatch, ImportCounts, ImportedRecord
-from recollect.storage.originals import IMPORT_KIND, ORIGINAL_KIND
+from recollect.storage.originals import IMPORT_KIND, ORIGINAL_KIND, tombstone_key
 from recollect.store import Store
-from recollect.sync.chunks import CHUNK_BYTES, chunk_key, decode_chunk, encode_chunk, references, split
+from recollect.sync.chunks import CHUNK_BYTES, MissingBlob, chunk_key, decode_chunk, encode_chunk, references, split
 from recollect.sync.conversation_batches import MAX_MESSAGES, MAX_SESSIONS, ConversationBatch
 from recollect.sync.line_files import (
     Line,
     LineState,
     OriginalWriter,
-    Tail,
     file_key,
     find_session,
     iter_lines,
     parse_line,
     read_first_line,
     read_sidecars,
-    read_tail,
+    skip_bytes,
 )
 from recollect.sync.report import ImportedConversation, ImportReport, NoteCounter
 
+_TRASH_PAGE = 500  # sessions; a page of a list in one query
 _DOCUMENT = "document:"  # the beginning of the keys of the states of documents
 Progress = Callable[[str, int, int], object]
 """Receives the name of the file that is read, the bytes that were read, and their total."""
@@ -111,13 +111,6 @@ class IncompleteFile(NamedTuple):
     file: ChangedFile
     missing: frozenset[str] | None = None
     """Their session ids; None if an earlier import read the document."""
-
-
-def _wal_stamps(tree: FileTree, transcript: Transcript) -> list[list[int]]:
-    """Return the stamp of the WAL of a database that was named as a single file, whose tree has no other files."""
-    path = tree.local_path(transcript.name)
-    wal = None if path is None or path != tree.path else Path(f"{path}-wal")
-    return [list(FolderTree(wal).stamp(wal.name))] if wal is not None and wal.is_file() else []
 
 
 class FoundFiles(NamedTuple):
@@ -270,7 +263,6 @@ class FileImport:
         """Return a transcript with its stamps, or None if it cannot be read, which the report mentions."""
         try:
             stamps = [list(tree.stamp(name)) for name in (transcript.name, *transcript.files)]
-            stamps += _wal_stamps(tree, transcript)
         except UnreadableFile as error:
             self.notes.add_text(source.name, "failed", str(error), transcript.name)
             return None
@@ -372,6 +364,26 @@ class FileImport:
                 self._report(source, batch, counts.get(batch.session, ImportCounts("unchanged")))
         return {batch.session for batch in batches} - states.keys()
 
+    def find_deleted(self, source: ConversationSource, sessions: Collection[str]) -> set[str]:
+        """Return which of these conversations of a source were deleted or erased in Recollect, and are not stored."""
+        if not sessions:
+            return set()
+        tombstones = run_operation(self.store, imports.read_tombstones(scope_of(self.store)))
+        deleted = {session for session in sessions if tombstones and tombstone_key(session) in tombstones}
+        after: str | None = None
+        while True:
+            page = self.store.list_sessions(
+                _TRASH_PAGE, after=after, deleted=True, archived=None, delegates=None, id_prefix=f"{source.name}:"
+            )
+            deleted |= {info.id for info in page} & set(sessions)
+            after = page.next
+            if after is None:
+                return {session for session in deleted if not self.has_session(session)}
+
+    def report_deleted(self, source: ConversationSource, session: str) -> None:
+        """Add a conversation to the report that was not read because it was deleted in Recollect."""
+        self._report(source, ImportBatch(session), ImportCounts("deleted"))
+
     def report_unchanged(self, source: ConversationSource, session: str) -> None:
         """Add a conversation to the report that was not read because it has not changed."""
         self._report(source, ImportBatch(session), ImportCounts("unchanged"))
@@ -443,7 +455,11 @@ class _DocumentImport:
                 if any(state.get("version") == versions[session] for state in documents):
                     unchanged.add(session)
                     self._run.report_unchanged(self._source, session)
-        return versions.keys() - unchanged
+        selection = versions.keys() - unchanged
+        for session in self._run.find_deleted(self._source, selection):
+            self._run.report_deleted(self._source, session)
+            selection.discard(session)
+        return selection
 
     def _write_fields(self) -> None:
         """Write the fields of conversations whose messages are in other files."""
@@ -508,8 +524,9 @@ class _LineImport:
     def __init__(self, run: FileImport, file: ChangedFile, *, defers: bool) -> None:
         self._run, self._file, self._source, self._defers = run, file, file.source, defers
         self._batches: dict[str, ConversationBatch] = {}
-        self._key, self._tail = "", Tail()
+        self._key = ""
         self._obsolete: list[str] = []
+        self._last_chunk: tuple[int, bytes, set[str]] | None = None
 
     def run(self) -> None:
         file, name = self._file, self._file.transcript.name
@@ -536,17 +553,15 @@ class _LineImport:
 
     def _continue(self, session: str, state: LineState) -> bool:
         """Read the lines that were added; return False if the file was rewritten."""
-        if self._file.size < state.size and self._is_older_copy(session):
+        if self._file.stamps[0][0] < state.size and self._is_older_copy(session):
             self._run.write(self._source, ImportBatch(session, files=[self._file.record()]))
             return True
         with self._file.tree.open(self._file.transcript.name) as stream:
-            tail = read_tail(stream, state.offset)
-            if tail is None or tail.hash() != state.tail:
+            if not self._has_same_beginning(session, stream, state):
                 return False
             reader = self._source.read_lines(self._file.tree, self._file.transcript, state.reader)
-            first_bytes, blobs = self._first_bytes_of_chunk(session, state.offset)
-            writer = OriginalWriter(self._key, state.offset, first_bytes, blobs)
-            self._tail = tail
+            data, blobs = self._chunk(session, state.offset // CHUNK_BYTES)
+            writer = OriginalWriter(self._key, state.offset, data[: state.offset % CHUNK_BYTES], blobs)
             self._read(session, stream, reader, state, writer)
         return True
 
@@ -561,23 +576,46 @@ class _LineImport:
                 number += 1
         return True
 
-    def _first_bytes_of_chunk(self, session: str, offset: int) -> tuple[bytes, set[str]]:
-        """Return the bytes of the chunk that contains the offset, up to it, and the blobs to which it refers."""
-        data, blobs = self._chunk(session, offset // CHUNK_BYTES)
-        return data[: offset % CHUNK_BYTES], blobs
+    def _has_same_beginning(self, session: str, stream: IO[bytes], state: LineState) -> bool:
+        """Return whether the file begins with the stored original, and move it to where the last import ended.
+
+        A tool that appends does not change earlier bytes, so the last chunk is compared if the file grew in place, and
+        otherwise all of them: a program may have written the file again.
+        """
+        size, _, inode = stamp = tuple(self._file.stamps[0])
+        end = -(-state.offset // CHUNK_BYTES)
+        start = 0
+        if stamp == state.stamp:
+            start = end  # only a file that belongs to it has changed
+        elif inode == state.stamp[2] != 0 and size > state.stamp[0]:
+            start = max(end - 1, 0)
+        skip_bytes(stream, min(start * CHUNK_BYTES, state.offset))
+        for number in range(start, end):
+            original, _ = self._chunk(session, number)
+            original = original[: state.offset - number * CHUNK_BYTES]
+            if not original or stream.read(len(original)) != original:
+                return False
+        return True
 
     def _chunk(self, session: str, number: int) -> tuple[bytes, set[str]]:
-        store = self._run.store
-        key = chunk_key(self._key, number)
+        """Return a chunk of the original and the blobs to which it refers; no bytes if it was erased."""
+        if self._last_chunk is not None and self._last_chunk[0] == number:
+            return self._last_chunk[1:]
+        store, key = self._run.store, chunk_key(self._key, number)
+        data, blobs = b"", set[str]()
         for _, chunk in run_operation(store, imports.read_chunks(scope_of(store), session, key, "", 1)):
-            data = decode_chunk(chunk, lambda name: run_operation(store, imports.read_blob(scope_of(store), name)))
-            return data, references(chunk)
-        return b"", set()
+            try:
+                data = decode_chunk(chunk, lambda name: run_operation(store, imports.read_blob(scope_of(store), name)))
+                blobs = references(chunk)
+            except MissingBlob:
+                break
+        self._last_chunk = (number, data, blobs)
+        return data, blobs
 
     def _read_whole(self, session: str, state: LineState | None) -> None:
         with self._file.tree.open(self._file.transcript.name) as stream:
             reader = self._source.read_lines(self._file.tree, self._file.transcript, None)
-            self._obsolete, self._tail = [self._key], Tail()
+            self._obsolete = [self._key]
             files = () if state is None else state.files
             new_state = LineState(path=self._path, source=self._source.name, files=files)
             self._read(session, stream, reader, new_state, OriginalWriter(self._key))
@@ -593,6 +631,7 @@ class _LineImport:
         """Read lines to the end of the file, and write them in batches."""
         name = self._file.transcript.name
         state.path, state.size = self._path, state.offset
+        state.stamp = cast("tuple[int, int, int]", tuple(self._file.stamps[0]))
         state.files = tuple(sorted({*state.files, self._file.key}))
         pending, continues = 0, state.lacks_end
         for line in iter_lines(stream, state.lines):
@@ -608,7 +647,6 @@ class _LineImport:
                 break  # not complete: the tool is still writing it
             self._add(reader, line, value)
             state.offset, state.lines, state.lacks_end = state.size, line.number, not line.is_ended
-            self._tail.add(line.data)
             pending += len(line.data)
             if pending >= CHUNK_BYTES or sum(len(batch.messages) for batch in self._batches.values()) >= MAX_MESSAGES:
                 self._flush(session, reader, state, writer)
@@ -650,7 +688,7 @@ class _LineImport:
                 self._run.write(self._source, item)
         self._batches.clear()
         self._run.link(session, main.parent)
-        state.reader, state.tail = reader.state(), self._tail.hash()
+        state.reader = reader.state()
         records = writer.take(blobs)
         if is_last:
             sidecars = read_sidecars(self._file.tree, self._file.transcript)

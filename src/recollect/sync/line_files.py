@@ -1,9 +1,8 @@
 """Lines of a file, and how far it was imported.
 
 The state of a file is stored with its messages, in one transaction per batch, so an import that is killed continues
-with the next line. A file is recognized by its first line, also after it was moved. If the bytes before the place where
-the last import ended differ, it was rewritten, and is read from the beginning. Messages that it lacks then stay: an
-import deletes nothing.
+with the next line. A file is recognized by its first line, also after it was moved. If its beginning is not the stored
+original, it was rewritten, and is read from the beginning. Messages that it lacks then stay: an import deletes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ MAX_LINE_BYTES = 32 << 20
 _FIRST_LINE_BYTES = 65_536  # of a first line, which identify a file: an id or a time is among them
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8; editors on Windows write it
 _PROBED_LINES = 200  # in which a reader must have found the id of its conversation
-_TAIL_BYTES = 4096  # of the end of what was read, with the times of several lines, which tell a rewritten file
 
 
 class LineState(msgspec.Struct, omit_defaults=True):
@@ -40,8 +38,8 @@ class LineState(msgspec.Struct, omit_defaults=True):
     lines: int = 0
     lacks_end: bool = False
     """Whether the last line had no end of line yet."""
-    tail: str = ""
-    """A hash of the bytes before the offset."""
+    stamp: tuple[int, int, int] = (0, 0, 0)
+    """The stamp of the file itself, without the files that belong to it."""
     size: int = 0
     """The number of bytes of the original, which may end with a line that is not complete yet."""
     reader: dict[str, Any] = {}
@@ -147,37 +145,13 @@ def _add_working_dirs(events: Iterable[SourceEvent], working_dirs: dict[str, str
             working_dirs[event.session] = event.working_dir
 
 
-class Tail:
-    """The last bytes of a file that were read as lines, by whose hash a later import recognizes them."""
-
-    def __init__(self, data: bytes = b"") -> None:
-        self._data = bytearray(data)
-
-    def add(self, data: bytes) -> None:
-        """Add the bytes of a line."""
-        self._data += data[-_TAIL_BYTES:]
-        if len(self._data) > 16 * _TAIL_BYTES:  # rarely, because it moves the bytes
-            del self._data[:-_TAIL_BYTES]
-
-    def hash(self) -> str:
-        """Return the hash."""
-        return hashlib.sha256(self._data[-_TAIL_BYTES:]).hexdigest()[:32]
-
-
-def read_tail(file: IO[bytes], offset: int) -> Tail | None:
-    """Return the tail before an offset of a file that is at its beginning, and move the file to the offset.
-
-    Return None if the file ends before. A compressed file is read up to there.
-    """
-    start = max(0, offset - _TAIL_BYTES)
+def skip_bytes(file: IO[bytes], size: int) -> None:
+    """Move a file that is at its beginning to a position. A compressed file is read up to there."""
     if file.seekable():
-        file.seek(start)
-    else:
-        remaining = start
-        while remaining and (data := file.read(min(remaining, CHUNK_BYTES))):
-            remaining -= len(data)
-    data = file.read(offset - start)
-    return Tail(data) if len(data) == offset - start else None
+        file.seek(size)
+        return
+    while size and (data := file.read(min(size, CHUNK_BYTES))):
+        size -= len(data)
 
 
 class OriginalWriter:
