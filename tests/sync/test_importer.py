@@ -13,7 +13,10 @@ import pytest
 import zstandard
 
 import recollect
+from recollect.export.pipeline import run_operation, scope_of
+from recollect.model.message import Draft, TextPart
 from recollect.sources import registry
+from recollect.storage import imports
 from recollect.sync.importer import ImportOptions, import_files
 from recollect.sync.native import read_originals
 
@@ -28,6 +31,7 @@ START = {"start": "a", "cwd": "/work"}
 def toy(monkeypatch):
     source = ToySource()
     monkeypatch.setattr(registry, "get_source", lambda name: source)
+    return source
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -166,6 +170,43 @@ class TestLines:
         assert original(store) == data
         assert [hit.message for hit in store.search("ONE")] == [session.messages()[0].id]
 
+    @pytest.mark.parametrize("replaces", [True, False])
+    def test_a_change_of_the_same_length_in_the_middle_is_seen(self, store, tmp_path, replaces):
+        """An editor writes the file again, in place or as a new file; the end of the file stays as it was."""
+        file = tmp_path / "a.jsonl"
+        texts_ = ["first", *[f"{number} " + "x" * 3000 for number in range(600)]]
+        file.write_bytes(lines(START, *chain(*texts_)))
+        run(store, file, indexes=False)
+        texts_[0] = "FIRST"
+        if replaces:
+            file.unlink()
+        file.write_bytes(lines(START, *chain(*texts_)))
+        report = run(store, file, indexes=False)
+        assert [(item.updated_messages, item.new_messages) for item in report.conversations] == [(1, 0)]
+        assert texts(store.get_session("toy:a")) == texts_
+        assert original(store) == file.read_bytes()
+        texts_[0] = "fIRST"
+        new = tmp_path / "new.jsonl"
+        new.write_bytes(lines(START, *chain(*texts_, "more")))
+        new.replace(file)
+        run(store, file, indexes=False)
+        assert texts(store.get_session("toy:a")) == [*texts_, "more"]
+        assert original(store) == file.read_bytes()
+
+    def test_only_the_last_chunk_is_compared_if_a_file_grows(self, store, tmp_path, monkeypatch):
+        file = tmp_path / "a.jsonl"
+        file.write_bytes(lines(START, *chain(*["x" * 5000] * 900)))
+        run(store, file, indexes=False)
+        keys = []
+        monkeypatch.setattr(
+            imports, "read_chunks",
+            lambda scope, session, key, *page, read=imports.read_chunks: keys.append(key) or read(scope, session, key, *page),
+        )  # fmt: skip
+        with file.open("ab") as stream:
+            stream.write(lines(*chain("more", first=900, after="m899")))
+        run(store, file, indexes=False)
+        assert len(keys) == 1
+
     def test_a_reader_may_ask_to_start_again(self, store, tmp_path):
         file = tmp_path / "a.jsonl"
         file.write_bytes(lines(START, *chain("one")))
@@ -254,6 +295,44 @@ class TestTree:
         session.branches.switch(next(branch for branch in branches if not branch.current))
         assert texts(session) == ["one", "two", "three"]
 
+    def test_the_active_path_stays_where_it_was_moved_in_recollect(self, store, tmp_path):
+        file = tmp_path / "a.jsonl"
+        file.write_bytes(lines(START, *chain("one", "two", "three"), {"active": "m2"}))
+        run(store, file)
+        session = store.get_session("toy:a")
+        session.rewind(2)
+        more = lines(*chain("four", first=3, after="m2"), {"active": "m3"})
+        with file.open("ab") as stream:
+            stream.write(more)
+        run(store, file)
+        session.refresh()
+        assert texts(session) == ["one", "two"]
+        session.append({"role": "user", "content": "mine"}, key="a key of the program")
+        with file.open("ab") as stream:
+            stream.write(lines(*chain("five", first=4, after="m3"), {"active": "m4"}))
+        run(store, file)
+        session.refresh()
+        assert texts(session) == ["one", "two", "mine"]
+        session.branches.switch(1)
+        with file.open("ab") as stream:
+            stream.write(lines({"id": "other", "after": "m0", "text": "else"}, {"active": "other"}))
+        run(store, file)
+        session.refresh()
+        assert texts(session) == ["one", "two", "three", "four", "five"]
+
+    def test_a_message_with_a_key_continues_a_conversation_too(self, store, tmp_path):
+        file = tmp_path / "a.jsonl"
+        file.write_bytes(lines(START, *chain("one"), {"active": "m0"}))
+        run(store, file)
+        session = store.get_session("toy:a")
+        session.append(Draft(role="user", parts=(TextPart(text="mine"),), key="own"))
+        with file.open("ab") as stream:
+            stream.write(lines(*chain("two", first=1, after="m0"), {"active": "m1"}))
+        run(store, file)
+        session.refresh()
+        assert texts(session) == ["one", "mine"]
+        assert session.message(key="m1").text == "two"
+
     def test_fields_changed_in_recollect_stay(self, store, tmp_path):
         file = tmp_path / "a.jsonl"
         file.write_bytes(lines(START, {"title": "old", "meta": {"branch": "main", "n": 1}}, *chain("one")))
@@ -317,6 +396,42 @@ class TestTree:
             assert session.messages()[1].id == "1.2"
         assert store.get_session("toy:d").parent is None
 
+    def test_messages_that_a_fork_copied_before_its_origin_was_read(self, store, tmp_path):
+        origin, copy = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+        origin.write_bytes(lines(START, *chain("one")))
+        run(store, origin)
+        copy.write_bytes(lines({"start": "b"}, *chain("one", "two"), {"id": "b2", "after": "m1", "text": "else"}))
+        run(store, copy)
+        origin.write_bytes(lines(START, *chain("one", "two")))
+        run(store, origin)
+        assert texts(store.get_session("toy:a")) == ["one", "two"]
+        assert texts(store.get_session("toy:b")) == ["one", "two", "else"]
+
+    def test_a_sub_agent_that_is_read_long_before_its_parent(self, store, tmp_path):
+        child, parent = tmp_path / "child.jsonl", tmp_path / "a.jsonl"
+        child.write_bytes(lines({"start": "a:agent"}, {"sub-agent of": "toy:a"}, *chain("sub")))
+        run(store, child)
+        assert store.get_session("toy:a:agent").parent is None
+        parent.write_bytes(lines(START, *chain("one")))
+        run(store, parent)
+        session = store.get_session("toy:a:agent")
+        assert (session.parent, session.relation) == ("toy:a", "delegate")
+        assert run_operation(store, imports.read_links(scope_of(store))) == {}
+
+    def test_a_new_sub_agent_of_a_deleted_conversation(self, store, tmp_path):
+        child, parent = tmp_path / "child.jsonl", tmp_path / "a.jsonl"
+        parent.write_bytes(lines(START, *chain("one")))
+        child.write_bytes(lines({"start": "a:agent"}, {"sub-agent of": "toy:a"}, *chain("sub")))
+        run(store, parent)
+        for forget in (store.delete_session, store.erase_session):
+            run(store, parent, again=True)
+            forget("toy:a")
+            child.touch()
+            assert [item.outcome for item in run(store, child).conversations] == ["deleted"]
+            assert store.get_session("toy:a:agent") is None
+        run(store, tmp_path, again=True)
+        assert store.get_session("toy:a:agent").parent == "toy:a"
+
     def test_sub_agents_are_under_their_parent(self, store, tmp_path):
         (tmp_path / "a.jsonl").write_bytes(lines(
             START, *chain("one"), {"child": "toy:a:agent:1"}, {"id": "k", "text": "sub", "session": "toy:a:agent:1"}
@@ -341,6 +456,41 @@ class TestTree:
         assert "so far" in contents[0]
         assert contents[1:] == ["three", "four"]
         assert texts(session) == ["one", "two", "three", "four"]
+
+    def test_a_compaction_of_a_fork_is_not_one_of_its_origin(self, store, tmp_path):
+        (tmp_path / "a.jsonl").write_bytes(lines(START, *chain("one", "two", "three")))
+        (tmp_path / "b.jsonl").write_bytes(lines(
+            {"start": "b"}, {"fork": "toy:a", "last": "m1"}, *chain("one", "two"),
+            {"compact": "m1", "summary": "of the fork", "at": 5}, {"id": "b2", "after": "m1", "text": "else"},
+        ))  # fmt: skip
+        run(store, tmp_path)
+        assert store.get_session("toy:a").compactions.list() == []
+        [compaction] = store.get_session("toy:b").compactions.list()
+        assert compaction.summary == "of the fork"
+
+    def test_a_later_compaction_of_the_origin_is_not_one_of_a_fork(self, store, tmp_path):
+        (tmp_path / "a.jsonl").write_bytes(lines(
+            START, *chain("one", "two", "three"), {"compact": "m0", "summary": "of the origin", "at": 5}
+        ))  # fmt: skip
+        (tmp_path / "b.jsonl").write_bytes(lines(
+            {"start": "b"}, {"fork": "toy:a", "last": "m1"}, *chain("one", "two"), {"id": "b2", "after": "m1", "text": "e"}
+        ))  # fmt: skip
+        run(store, tmp_path)
+        assert store.get_session("toy:b").compactions.list() == []
+
+    @pytest.mark.parametrize("end", [5, 7], ids=["in two imports", "in one"])
+    def test_a_compaction_applies_to_the_branches_after_it(self, store, tmp_path, end):
+        items = [
+            START, *chain("one", "two", "three"), {"compact": "m1", "summary": "so far", "at": 5},
+            *chain("four", first=3, after="m2"), {"id": "x", "after": "m2", "text": "other"}, {"active": "x"},
+        ]  # fmt: skip
+        file = tmp_path / "a.jsonl"
+        for content in (lines(*items[:end]), lines(*items)):
+            file.write_bytes(content)
+            run(store, file)
+        contents = [message["content"] for message in store.get_session("toy:a").history("openai")]
+        assert "so far" in contents[0]
+        assert contents[1:] == ["three", "other"]
 
     def test_cycles_and_missing_parents(self, store, tmp_path):
         (tmp_path / "a.jsonl").write_bytes(lines(
@@ -451,6 +601,46 @@ class TestDeletion:
         session.replace_message(2, {"role": "user", "content": "gone"}, erase=True)
         with pytest.raises(recollect.NotFound, match="erased"):
             read_originals(store, "toy:a")
+
+    def test_an_original_that_was_erased_is_not_written_again(self, store, tmp_path):
+        file = tmp_path / "a.jsonl"
+        file.write_bytes(lines(START, *chain("one", "XSECRETX")))
+        run(store, file)
+        store.get_session("toy:a").replace_message(2, {"role": "user", "content": "gone"}, erase=True)
+        (tmp_path / "b.jsonl").write_bytes(lines(
+            {"start": "b"}, {"fork": "toy:a", "last": "m1"}, *chain("one", "XSECRETX"), {"id": "b2", "after": "m1", "text": "b"}
+        ))  # fmt: skip
+        with file.open("ab") as stream:
+            stream.write(lines(*chain("three", first=2, after="m1")))
+        run(store, tmp_path)
+        run(store, tmp_path, again=True)
+        assert texts(store.get_session("toy:a")) == ["one", "gone", "three"]
+        assert texts(store.get_session("toy:b")) == ["one", "gone", "b"]
+        for name in "ab":
+            assert run_operation(store, imports.read_chunks(scope_of(store), f"toy:{name}", "", "", 100)) == []
+            with pytest.raises(recollect.NotFound, match="erased"):
+                read_originals(store, f"toy:{name}")
+
+    def test_deleted_conversations_of_a_database_are_not_read(self, store, tmp_path, toy, monkeypatch):
+        file = tmp_path / "database.json"
+        file.write_text(json.dumps([{"id": name, "version": "1", "items": chain(name)} for name in "abc"]))
+        run(store, file)
+        store.delete_session("toy:a")
+        store.erase_session("toy:b")
+        os.utime(file, ns=(0, 0))
+        selections = []
+        read = toy.read
+        monkeypatch.setattr(
+            toy, "read",
+            lambda tree, transcript, select: read(
+                tree, transcript, lambda versions: selections.append(select(versions)) or selections[-1]
+            ),
+        )  # fmt: skip
+        report = run(store, file)
+        assert selections == [set()]
+        assert {item.session: item.outcome for item in report.conversations} == {
+            "toy:a": "deleted", "toy:b": "deleted", "toy:c": "unchanged",
+        }  # fmt: skip
 
 
 class TestDocuments:

@@ -157,7 +157,9 @@ def test_only_changed_files_are_looked_at(store, watch, folder, toy):
     start_file(folder / "d.jsonl", "d", "new")
     wait_for(lambda: texts(store, "toy:d") == ["new"])
     assert set(toy.heads) == {"d.jsonl"}
-    assert [item.session for report in watching.reports[1:] for item in report.conversations] == ["toy:b", "toy:d"]
+    wait_for(
+        lambda: [item.session for report in watching.reports[1:] for item in report.conversations] == ["toy:b", "toy:d"]
+    )
 
 
 def test_changes_that_come_together_are_one_import(store, watch, folder):

@@ -45,6 +45,8 @@ def read_item(session, item, place):
         return [ActiveFound(session, item["active"])]
     if "fork" in item:
         return [ForkFound(session, item["fork"], item["last"])]
+    if "sub-agent of" in item:
+        return [SessionFound(session, parent=item["sub-agent of"])]
     if "child" in item:
         return [SessionFound(item["child"], parent=session)]
     return [Note("unknown", place, "A line of an unknown kind.")]

@@ -134,11 +134,17 @@ def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.
         return ImportCounts("unchanged")  # fields of a conversation that is not stored
     is_new = row is None
     current = (yield from _create(scope, batch)) if row is None else sessions.stored_from_row(row)
+    text = None if is_new else (yield from records.get_own(scope, IMPORT_KIND, FIELDS_KEY, session=current.session))
+    state: dict[str, Any] = {} if text is None else json.decode(text)
+    # The active path belongs to the tool until somebody continues, rewinds or switches it in Recollect.
+    is_followed = is_new or (yield from _key_of_end(current.head)) == state.get("end")
     writer = _BatchWriter(scope, current, encoded, is_new=is_new)
     yield from writer.write_messages(batch.messages)
     changed = yield from writer.write_compactions(batch.compactions)
-    changed = (yield from writer.activate(batch.active)) or changed
-    changed = (yield from _write_fields(scope, current, batch, is_new=is_new)) or changed
+    if is_followed:
+        changed = (yield from writer.activate(batch.active)) or changed
+        state["end"] = yield from _key_of_end((yield from sessions.read_by_key(current.session)).head)
+    changed = (yield from _write_fields(scope, current, batch, state, text)) or changed
     yield from _write_records(scope, current, batch, is_new=is_new)
     yield from _write_files(scope, batch.files)
     changed = changed or bool(writer.new or writer.updated)
@@ -150,7 +156,9 @@ def _write_records(scope: Scope, current: sessions.StoredSession, batch: ImportB
     """Write the records of a batch; not the original bytes of a session whose original was erased."""
     for prefix in batch.obsolete:
         yield from records.delete_kind(scope, originals.ORIGINAL_KIND, prefix, session=current.session)
-    is_erased = (not is_new or current.value.parent is not None) and (yield from originals.are_erased(scope, current.session))
+    is_erased = (not is_new or current.value.parent is not None) and (
+        yield from originals.are_erased(scope, current.session)
+    )
     for record in batch.records:
         if is_erased and record.kind == originals.ORIGINAL_KIND:
             continue
@@ -477,9 +485,7 @@ class _BatchWriter:
                 changed = (yield from self._write_compaction(item, rows)) or changed
         return changed
 
-    def _write_compaction(
-        self, item: ImportedCompaction, branch_rows: Sequence[paths.TreeBranchRow]
-    ) -> Steps[bool]:
+    def _write_compaction(self, item: ImportedCompaction, branch_rows: Sequence[paths.TreeBranchRow]) -> Steps[bool]:
         """Write a compaction on each branch of the session that continues after it."""
         first = self.positions[item.first][1] if item.first in self.positions else 1
         branch, last = self.positions[item.last]
@@ -504,13 +510,13 @@ class _BatchWriter:
         return changed
 
     def activate(self, active: str | None) -> Steps[bool]:
-        """Make the branch that the tool would continue the active one, unless a message of Recollect ends the path."""
+        """Make the branch that the tool would continue the active one; return whether another one was."""
         if active is None:
             return False
         self.current = yield from sessions.read_by_key(self.current.session)
         if active not in self.positions:
             self.positions |= yield from _find_keys(self.current, [active])
-        if active not in self.positions or not (yield from self._ends_with_import()):
+        if active not in self.positions:
             return False
         branch = yield from branches.find_branch_through(self.current, *self.positions[active])
         if branch is None or branch == self.current.head:
@@ -518,13 +524,12 @@ class _BatchWriter:
         yield from branches.switch_head(self.scope, self.current, branch, activity=False)
         return True
 
-    def _ends_with_import(self) -> Steps[bool]:
-        """Return whether the active path ends with a message that an import wrote, or is empty."""
-        branch, last = branches.end_of_path((yield from paths.read_path(self.current.head)))
-        if branch is None:
-            return True
-        row = yield from fetch_one(MESSAGE_ROW, branch=branch, position=last)
-        return row is not None and row.client_key is not None
+
+def _key_of_end(head: int) -> Steps[str | None]:
+    """Return the key of the last message of the path of a branch; None for an empty path or a message without one."""
+    branch, last = branches.end_of_path((yield from paths.read_path(head)))
+    row = None if branch is None else (yield from fetch_one(MESSAGE_ROW, branch=branch, position=last))
+    return None if row is None else row.client_key
 
 
 def _is_copy(item: messages.EncodedDraft, row: FullMessageRow) -> bool:
@@ -539,10 +544,13 @@ def _is_same(name: str, old: Any, new: Any) -> bool:
     return old == new
 
 
-def _write_fields(scope: Scope, current: sessions.StoredSession, batch: ImportBatch, *, is_new: bool) -> Steps[bool]:
-    """Write the fields that nobody changed in Recollect, and the times; return whether a field changed."""
-    text = None if is_new else (yield from records.get_own(scope, IMPORT_KIND, FIELDS_KEY, session=current.session))
-    state: dict[str, Any] = {} if text is None else json.decode(text)
+def _write_fields(
+    scope: Scope, current: sessions.StoredSession, batch: ImportBatch, state: dict[str, Any], text: str | None
+) -> Steps[bool]:
+    """Write the fields that nobody changed in Recollect, the times and the state; return whether a field changed.
+
+    `text` is the stored state of the last import, None for a new session.
+    """
     earlier: dict[str, Any] = state.get("values", {})
     before = (yield from sessions.read_by_key(current.session)).value
     values = dict(batch.fields)
@@ -556,18 +564,18 @@ def _write_fields(scope: Scope, current: sessions.StoredSession, batch: ImportBa
     if fields:
         columns = sessions.columns_of(fields, batch.updated_at or scope.now)
         yield from sessions.update_columns(scope, batch.session, columns, None, raises_revision=False)
-    new_state: dict[str, Any] = {"values": {**earlier, **values}, "title_rank": rank, "active": state.get("active", 0)}
+    new_state: dict[str, Any] = {"active": 0, **state, "values": {**earlier, **values}, "title_rank": rank}
     if batch.updated_at is not None:
-        is_used = not is_new and before.active_at_ms != state.get("active")
+        is_used = text is not None and before.active_at_ms != state.get("active")
         new_state["active"] = batch.updated_at
         yield from execute(
             "session_import_times", session=current.session,
-            created_at=(batch.created_at or batch.updated_at) if is_new else None,
+            created_at=(batch.created_at or batch.updated_at) if text is None else None,
             active_at=None if is_used else batch.updated_at,
         )  # fmt: skip
-    if new_state != state:
-        text = json.encode(new_state)
-        yield from records.put_own(scope, IMPORT_KIND, FIELDS_KEY, text, session=current.session)
+    new_text = json.encode(new_state)
+    if new_text != text:
+        yield from records.put_own(scope, IMPORT_KIND, FIELDS_KEY, new_text, session=current.session)
     return bool(fields)
 
 
