@@ -63,7 +63,7 @@ def call(environment, monkeypatch):
                 patch.delenv(name)
             for name, value in {**environment, **variables}.items():
                 patch.setenv(name, value)
-            patch.setattr("sys.stdin", io.StringIO(stdin or ""))
+            patch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO((stdin or "").encode()))))
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 status = run_command(command, list(args))
         result = CommandResult(status, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())

@@ -132,6 +132,22 @@ class TestImport:
             "      2  Toy: A line is not JSON. It is kept  a.jsonl:7",
         ]
 
+    def test_notes_of_one_kind_are_one_line(self, call, store, place, monkeypatch):
+        from toy_source import ToyReader
+
+        from recollect.sources.source import Note
+
+        def read_line(self, number, line, read=ToyReader.read_line):
+            return [Note("unknown", f"a:{number}", f"{line['odd']}.")] if "odd" in line else read(self, number, line)
+
+        monkeypatch.setattr(ToyReader, "read_line", read_line)
+        append(place / "a.jsonl", *[{"odd": f"kind {number}"} for number in range(20)], {"odd": "kind 1"})
+        assert call("import").stderr.splitlines()[1:] == [
+            "Kept, but not understood:",
+            "     21  Toy: kind 1; kind 0; kind 2; 10 more  a:6",
+            "--json lists all of them, with the place of each.",
+        ]
+
     def test_since_and_project(self, call, store, place):
         os.utime(place / "b.jsonl", (0, 0))
         assert "Left out by --since or --project: 1 transcript." in call("import", "--since", "1d").stderr
@@ -215,6 +231,42 @@ class TestImport:
         result = call("import", "-", stdin='{"role": "user", "content": "hello"}\n')
         assert "1 new conversation" in result.stderr
         assert len(store.list_sessions()) == 1
+
+    def test_a_transcript_on_standard_input(self, call, store, place):
+        call("import", "-", stdin=(place / "a.jsonl").read_text())
+        assert ids(store) == ["toy:a"]
+        assert "1 unchanged" in call("import", "-", stdin=(place / "a.jsonl").read_text()).stderr
+        result = call("import", "-", stdin="no json\n" * 20, code=5)
+        assert result.stderr == (
+            "recollect: - has no conversation that can be imported. `recollect import --help` lists the sources.\n"
+        )
+        result = call("import", "-", stdin='{"a": 1}\n' * 20, code=5)
+        assert len(result.stderr.splitlines()) == 3
+
+    def test_a_folder_without_conversations(self, call, tmp_path):
+        (tmp_path / "empty").mkdir()
+        assert "No conversations were found." in call("import", str(tmp_path / "empty")).stderr
+        (tmp_path / "empty" / "page.html").touch()
+        assert call("import", str(tmp_path / "empty")).stderr == (
+            "Not transcripts, not read: 1 file.\n"
+            "No conversations were found. `recollect import --help` lists the sources.\n"
+        )
+
+    def test_an_interrupted_import(self, call, store, place, monkeypatch):
+        from recollect.sync.importer import FileImport
+
+        read = FileImport.read
+
+        def interrupt(self, file, **options):
+            if file.transcript.name == "b.jsonl":
+                raise KeyboardInterrupt
+            read(self, file, **options)
+
+        monkeypatch.setattr(FileImport, "read", interrupt)
+        result = call("import", code=130)
+        assert "The same command continues the import." in result.stderr
+        assert ids(store) == ["toy:a"]
+        monkeypatch.undo()
 
     def test_a_question_on_a_terminal(self, terminal, store, place, toy_path):
         screen = terminal("import", typed="n\n", code=4, PYTHONPATH=toy_path)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
 OWN = "recollect"
 """The name of the source of Recollect's own exports."""
 _MAX_BAD_LINES = 10  # errors that are printed per file; in a file of another kind, every line is one
-_MAX_NOTES = 10  # notes that are printed; --json has all
+_MAX_TEXTS = 3  # different notes of one kind and tool that are printed; --json has all
+_NOTHING = "{} has no conversation that can be imported. `recollect import --help` lists the sources."
+_STDIN_NAME = "standard-input"  # of the temporary file that holds it
 _COLUMNS = (
     Column("SOURCE"), Column("TRANSCRIPTS", ">"), Column("SIZE", ">"), Column("TO READ", ">"),
     Column("PLACE", min_width=20, drop=1),
@@ -63,14 +68,12 @@ class _OwnExport(NamedTuple):
     """The tree that contains it; None for standard input."""
 
     def open(self) -> IO[Any]:
-        if self.tree is None:
-            return getattr(sys.stdin, "buffer", sys.stdin)
-        return self.tree.open(self.name)
+        return sys.stdin.buffer if self.tree is None else self.tree.open(self.name)
 
     @property
     def label(self) -> str:
         """The path that is printed."""
-        if self.tree is None:
+        if self.tree is None or self.name == _STDIN_NAME:
             return "-"
         return str(self.tree.path if self.tree.path.name == self.name else self.tree.path / self.name)
 
@@ -84,6 +87,11 @@ class _Imports(NamedTuple):
     """Named files that nothing recognizes."""
     missing: list[Place]
     """Places of tools that do not exist on this machine."""
+
+    @property
+    def has_something(self) -> bool:
+        """Whether there is anything to import or to report."""
+        return bool(self.files or self.exports or self.unusable)
 
 
 @click.command("import", cls=StoreCommand)
@@ -119,6 +127,7 @@ def import_(context: click.Context, paths: tuple[str, ...], yes: bool, as_json: 
 
     dry_run: bool = settings["dry_run"]
     with (
+        ExitStack() as resources,
         store_access.open_for_reading() if dry_run else store_access.open_for_writing() as store,
         ProgressBar("Importing") as progress,
     ):
@@ -128,14 +137,15 @@ def import_(context: click.Context, paths: tuple[str, ...], yes: bool, as_json: 
             dry_run=dry_run, progress=lambda _, done, total: progress(done, total),
             index_progress=lambda done: progress(done, label="Updating the search index:"),
         ))  # fmt: skip
-        imports = _find(run, paths, settings)
+        imports = _find(run, paths, settings, resources)
         findings = list(run.findings)
         if not as_json:
             _print_found(findings, imports)
         if not paths and not (yes or dry_run or as_json):
             _confirm(imports.files)
-        run.read_all(imports.files)
-        report = run.finish()
+        with _explain_interruption(dry_run=dry_run):
+            run.read_all(imports.files)
+            report = run.finish()
         own_reports = {item.label: _import_export(store, item, settings, progress) for item in imports.exports}
     if as_json:
         _print_json(findings, report, own_reports)
@@ -155,16 +165,41 @@ def _tools(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name != OWN)) if names else registry.NAMES
 
 
-def _find(run: FileImport, paths: Sequence[str], settings: dict[str, Any]) -> _Imports:
+@contextmanager
+def _explain_interruption(*, dry_run: bool) -> Generator[None]:
+    """Print what Ctrl-C leaves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not dry_run:
+            print_note("\nWhat was read so far is stored. The same command continues the import.")
+        raise
+
+
+def _save_standard_input(resources: ExitStack) -> Path | None:
+    """Write standard input to a temporary file, and return its path; None for an export, which is read as it comes."""
+    from recollect import export as exporter  # noqa: PLC0415
+
+    if exporter.is_export(sys.stdin.buffer.peek()):
+        return None
+    folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="recollect-"))
+    path = Path(folder) / _STDIN_NAME
+    with path.open("xb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return path
+
+
+def _find(run: FileImport, paths: Sequence[str], settings: dict[str, Any], resources: ExitStack) -> _Imports:
     """Look for transcripts and exports in the named files, or for transcripts where the tools keep them."""
     if not paths:
         return _discover(run)
     imports = _Imports([], [], [], [])
-    for path in paths:
-        if path == "-":
+    for name in paths:
+        path = _save_standard_input(resources) if name == "-" else Path(name)
+        if path is None:
             imports.exports.append(_OwnExport("-", None))
             continue
-        tree = run.open(Path(path))
+        tree = run.open(path)
         if tree is None:
             continue
         if _is_export(tree):  # which no other source needs to look at
@@ -221,9 +256,8 @@ def _own_exports(files: Iterable[tuple[FileTree, str]], unusable: list[str]) -> 
         if exporter.is_export(head) or (is_named and exporter.is_json(head)):
             yield _OwnExport(name, tree)
         elif is_named:
-            unusable.append(
-                f"{tree.path} has no conversation that can be imported. `recollect import --help` lists the sources."
-            )
+            label = _OwnExport(name, tree).label
+            unusable.append(_NOTHING.format(label))
 
 
 def _confirm(files: Sequence[ChangedFile]) -> None:
@@ -287,6 +321,8 @@ def _print_report(report: ImportReport, imports: _Imports, *, has_paths: bool) -
     other_files = report.skipped_files - len(imports.exports) - len(imports.unusable)
     if has_paths and other_files > 0:
         print_note(f"Not transcripts, not read: {pluralize(other_files, 'file')}.")
+    if has_paths and not (imports.has_something or report.unchanged_files or report.filtered_files or report.notes):
+        print_note("No conversations were found. `recollect import --help` lists the sources.")
     if deleted := report.count("deleted"):
         print_note(
             f"Not imported, because you deleted them in Recollect: {pluralize(deleted, 'conversation')}. "
@@ -296,27 +332,32 @@ def _print_report(report: ImportReport, imports: _Imports, *, has_paths: bool) -
 
 
 def _print_notes(notes: Sequence[ImportNote]) -> None:
-    count = 0
+    """Print the failures, and a line for the other notes of each kind and tool, the most frequent ones first."""
+    groups: dict[str, dict[str, list[ImportNote]]] = {kind: {} for kind in _NOTE_TITLES}
     for note in notes:
         if note.kind == "failed":
             print_error(note.text if note.first in note.text else f"{note.first}: {note.text}")
-    others = [note for note in notes if note.kind != "failed"]
+        else:
+            groups[note.kind].setdefault(note.source, []).append(note)
     for kind, title in _NOTE_TITLES.items():
-        group = [note for note in others if note.kind == kind][: max(_MAX_NOTES - count, 0)]
-        count += len(group)
-        if group:
+        if groups[kind]:
             print_note(title)
-        for note in group:
-            click.echo(_format_note(note), err=True)
-    if len(others) > count:
-        print_note(f"And {pluralize(len(others) - count, 'more note')}: see --json.")
+        for group in groups[kind].values():
+            click.echo(_format_notes(group), err=True)
+    if any(len(group) > _MAX_TEXTS for by_source in groups.values() for group in by_source.values()):
+        print_note("--json lists all of them, with the place of each.")
 
 
-def _format_note(note: ImportNote) -> str:
-    """Return the line of a note; on a terminal, it fits the width."""
-    label = f"{registry.get_source(note.source).label}: " if note.source else ""
-    start, place = f"{note.count:>7,}  ", f"  {sanitize(note.first)}"
-    text = sanitize(f"{label}{note.text.rstrip('.')}")
+def _format_notes(notes: Sequence[ImportNote]) -> str:
+    """Return the line of the notes of a kind and tool; on a terminal, it fits the width."""
+    from recollect.sync.report import OTHER_TEXT  # noqa: PLC0415
+
+    label = f"{registry.get_source(notes[0].source).label}: " if notes[0].source else ""
+    notes = sorted(notes, key=lambda note: note.text == OTHER_TEXT)
+    start, place = f"{sum(note.count for note in notes):>7,}  ", f"  {sanitize(notes[0].first)}"
+    texts = [note.text.rstrip(".") for note in notes]
+    more = f"; {len(notes) - _MAX_TEXTS} more" if len(notes) > _MAX_TEXTS else ""
+    text = sanitize(f"{label}{'; '.join(texts[:_MAX_TEXTS])}{more}")
     if sys.stderr.isatty():
         columns = terminal_columns()
         place = truncate(place, columns // 3)
@@ -332,12 +373,15 @@ def _print_json(findings: Sequence[FoundFiles], report: ImportReport, own_report
 
 def _print_own_report(label: str, report: Any, *, dry_run: bool, as_json: bool) -> None:
     """Print the result of importing an export of Recollect."""
-    for bad in report.bad[:_MAX_BAD_LINES]:
+    is_useless = not any((report.created, report.updated, report.unchanged, report.conflicts))
+    shown = report.bad[: 1 if is_useless else _MAX_BAD_LINES]
+    for bad in shown:
         print_error(f"{label}, line {bad.line}: {bad.reason}")
-    if report.bad_count > _MAX_BAD_LINES:
-        print_error(f"{label}: {pluralize(report.bad_count - _MAX_BAD_LINES, 'more line')} cannot be read. See --json.")
-    if report.bad_count and not any((report.created, report.updated, report.unchanged, report.conflicts)):
-        print_error(f"{label} has no conversation that can be imported. `recollect import --help` lists the sources.")
+    if report.bad_count > len(shown):
+        print_error(f"{label}: {pluralize(report.bad_count - len(shown), 'more line')} cannot be read. See --json.")
+    if report.bad_count and is_useless:
+        print_error(_NOTHING.format(label))
+        return
     for conflict in report.conflicts:
         outcome = (
             f"{'Would be imported' if dry_run else 'Imported'} as {conflict.new_id}."

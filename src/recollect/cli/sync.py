@@ -20,7 +20,7 @@ from recollect.cli import options, store_access
 from recollect.cli.exit_codes import PROBLEMS, command_error_message
 from recollect.cli.group import StoreCommand
 from recollect.cli.json_output import print_json
-from recollect.cli.output import is_terminal, print_error, print_note, sanitize
+from recollect.cli.output import ProgressBar, is_terminal, print_error, print_note, sanitize
 from recollect.config import expand_home
 from recollect.errors import InvalidValue, RecollectError
 from recollect.model.humanize import pluralize
@@ -29,6 +29,7 @@ from recollect.sources import registry
 if TYPE_CHECKING:
     from recollect.config.loader import Config
     from recollect.store import Store
+    from recollect.sync.importer import ChangedFile
     from recollect.sync.places import Place
     from recollect.sync.report import ImportReport
     from recollect.sync.watcher import FileWatcher
@@ -48,18 +49,22 @@ def sync(context: click.Context, watch: bool, sources: tuple[str, ...], as_json:
     """Import what is new in other tools, once or continuously.
 
     Reads what changed since the last import in the places where the tools keep their conversations, and in sync.paths
-    of the configuration. Prints nothing if nothing is new.
+    of the configuration. On a pipe, prints nothing if nothing is new.
     """
     places = configured_places(store_access.load_settings(), sources)
     with store_access.open_for_writing() as store:
         if watch:
             _watch(store, places, as_json=as_json)
             return
-        report = _import_new(store, places)
+        with ProgressBar("Importing") as progress:
+            report = _import_new(store, places, progress)
     if as_json:
         print_json(report.to_dict())
     else:
         _print_report(report)
+        if not report.has_news and is_terminal():
+            present = [place for place in places if place.path.exists()]
+            print_note("Nothing is new." if present else "No conversations of other tools were found.")
     if report.has_failures:
         context.exit(PROBLEMS)
 
@@ -75,14 +80,19 @@ def configured_places(config: Config, sources: Sequence[str] = ()) -> list[Place
     return find_places(this_machine(), check_sources(sources or config["sync.sources"]), paths)
 
 
-def _import_new(store: Store, places: Sequence[Place]) -> ImportReport:
+def _import_new(store: Store, places: Sequence[Place], progress: ProgressBar) -> ImportReport:
     from recollect.sync.importer import FileImport, ImportOptions  # noqa: PLC0415
 
-    run = FileImport(store, ImportOptions())
+    run = FileImport(store, ImportOptions(
+        progress=lambda _, done, total: progress(done, total),
+        index_progress=lambda done: progress(done, label="Updating the search index:"),
+    ))  # fmt: skip
+    files: list[ChangedFile] = []
     for place in places:
         tree = run.open(place.path) if place.path.exists() else None
         if tree is not None:
-            run.read_all(run.find_in(tree, list(tree.names()), place.sources))
+            files += run.find_in(tree, list(tree.names()), place.sources)
+    run.read_all(files)
     return run.finish()
 
 

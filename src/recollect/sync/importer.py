@@ -49,6 +49,8 @@ from recollect.sync.line_files import (
 )
 from recollect.sync.report import ImportedConversation, ImportReport, NoteCounter
 
+_MAX_UNINDEXED = 10_000
+"""Messages after which the search index is updated, because a search during a long import indexes the others first."""
 _TRASH_PAGE = 500  # sessions; a page of a list in one query
 _DOCUMENT = "document:"  # the beginning of the keys of the states of documents
 Progress = Callable[[str, int, int], object]
@@ -149,6 +151,7 @@ class FileImport:
         self._results: dict[str, ImportedConversation] = {}
         self._unchanged = self._changed = self._filtered_count = 0
         self._done = self._total = 0
+        self._indexed_count = self._unindexed_count = 0
 
     def run(self, paths: Sequence[Path]) -> ImportReport:
         """Import files and folders."""
@@ -178,20 +181,24 @@ class FileImport:
 
     def finish(self) -> ImportReport:
         """Link sub-agents to their parents, bring the search index up to date, and return the report."""
-        indexed = 0
         self._read_incomplete()
         if not self.options.dry_run:
             self._link_delegates()
-            if self.options.indexes and any(item.outcome in ("new", "updated") for item in self._results.values()):
-                plan = search.catch_up(scope_of(self.store), self.options.index_progress)
-                indexed = run_plan(self.store, plan)
+            self._update_index()  # also if nothing is new: an earlier import may have been interrupted before
         report = ImportReport(
             conversations=tuple(self._results.values()), unchanged_files=self._unchanged, changed_files=self._changed,
             skipped_files=len(self.other_files), filtered_files=self._filtered_count, notes=self.notes.notes(),
-            indexed_messages=indexed, dry_run=self.options.dry_run,
+            indexed_messages=self._indexed_count, dry_run=self.options.dry_run,
         )  # fmt: skip
         self._reset()
         return report
+
+    def _update_index(self) -> None:
+        """Bring the search index up to date, so that no search has to."""
+        self._unindexed_count = 0
+        if self.options.indexes:
+            plan = search.catch_up(scope_of(self.store), self.options.index_progress)
+            self._indexed_count += run_plan(self.store, plan)
 
     def _read_incomplete(self) -> None:
         """Read files again that have fields of conversations which were not stored before, and now are."""
@@ -341,6 +348,9 @@ class FileImport:
                 origin = run_operation(self.store, imports.find_shared_past(scope_of(self.store), batch))
                 batch = batch._replace(origin=origin)
             counts = run_operation(self.store, imports.import_batch(scope_of(self.store), batch))
+            self._unindexed_count += counts.new_messages
+            if self._unindexed_count >= _MAX_UNINDEXED:
+                self._update_index()
         self._report(source, batch, counts)
 
     def write_fields(self, source: ConversationSource, batches: Sequence[ImportBatch]) -> set[str]:

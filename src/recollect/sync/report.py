@@ -73,7 +73,8 @@ class ImportReport(Value, frozen=True, kw_only=True, gc=False):
 
 
 _MAX_TEXTS = 12  # per source and kind. A tool has a few unknown types; a damaged or hostile file has thousands.
-_OTHER_TEXT = "Further data of this kind."
+OTHER_TEXT = "Further data of this kind."
+"""The text of the notes that are counted together."""
 
 
 class NoteCounter:
@@ -98,7 +99,7 @@ class NoteCounter:
         if key not in self._counts and kind != "failed":
             self._text_counts[source, kind] += 1
             if self._text_counts[source, kind] > _MAX_TEXTS:
-                key = (source, kind, _OTHER_TEXT)
+                key = (source, kind, OTHER_TEXT)
         self._counts[key] += 1
         self._places.setdefault(key, place)
 
