@@ -252,6 +252,30 @@ class TestImport:
             "No conversations were found. `recollect import --help` lists the sources.\n"
         )
 
+    def test_files_and_folders_without_permission_are_reported(self, call, store, place, monkeypatch):
+        """Root may read everything, so the refusals of the system are simulated."""
+        from recollect.sources.files import FolderTree
+
+        (place / "locked").mkdir()
+        (place / "private.jsonl").touch()
+        scan = os.scandir
+
+        def scandir(path):
+            if str(path).rstrip("/").endswith("locked"):
+                raise PermissionError(13, "Permission denied", str(path))
+            return scan(path)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        monkeypatch.setattr(os, "access", lambda path, mode: not str(path).endswith("private.jsonl"))
+        monkeypatch.setattr(FolderTree, "head", lambda self, name, head=FolderTree.head: (
+            b"" if name == "private.jsonl" else head(self, name)
+        ))  # fmt: skip
+        result = call("import", str(place), code=5)
+        for name in ("locked", "private.jsonl"):
+            assert f"{place / name} cannot be read: Permission denied." in result.stderr
+        assert ids(store) == ["toy:a", "toy:b"]
+        monkeypatch.undo()
+
     def test_an_interrupted_import(self, call, store, place, monkeypatch):
         from recollect.sync.importer import FileImport
 
@@ -305,6 +329,15 @@ class TestSync:
         append(place / "b.jsonl", *chain("four", first=1, after="m0"))
         assert call("sync").stdout == "updated\ttoy:b\t1\t\n"
         assert json.loads(call("sync", "--json").stdout)["conversations"] == []
+
+    def test_a_terminal_shows_a_part_of_many_conversations(self, terminal, store, place, toy_path):
+        for number in range(30):
+            write(place / f"{number}.jsonl", f"x{number}", {"title": "long " * 100}, *chain("one"))
+        lines_ = terminal("sync", PYTHONPATH=toy_path).splitlines()
+        lines_ = [line for line in lines_ if "new message" in line]
+        assert len(lines_) == 21
+        assert "and 12 more conversations, 13 new messages" in lines_[-1]
+        assert "Nothing is new." in terminal("sync", PYTHONPATH=toy_path)
 
     def test_without_places(self, call):
         result = call("sync")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -9,9 +10,10 @@ import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
+import msgspec
 
 from recollect.cli import options, store_access
 from recollect.cli.exit_codes import PROBLEMS
@@ -47,7 +49,8 @@ OWN = "recollect"
 _MAX_BAD_LINES = 10  # errors that are printed per file; in a file of another kind, every line is one
 _MAX_TEXTS = 3  # different notes of one kind and tool that are printed; --json has all
 _NOTHING = "{} has no conversation that can be imported. `recollect import --help` lists the sources."
-_STDIN_NAME = "standard-input"  # of the temporary file that holds it
+_STDIN_FOLDER = "recollect-stdin-"
+_STDIN_NAME = "standard-input"  # of the temporary file that holds it, with an extension, by which sources look first
 _COLUMNS = (
     Column("SOURCE"), Column("TRANSCRIPTS", ">"), Column("SIZE", ">"), Column("TO READ", ">"),
     Column("PLACE", min_width=20, drop=1),
@@ -73,9 +76,9 @@ class _OwnExport(NamedTuple):
     @property
     def label(self) -> str:
         """The path that is printed."""
-        if self.tree is None or self.name == _STDIN_NAME:
+        if self.tree is None:
             return "-"
-        return str(self.tree.path if self.tree.path.name == self.name else self.tree.path / self.name)
+        return _display_path(self.tree.path if self.tree.path.name == self.name else self.tree.path / self.name)
 
 
 class _Imports(NamedTuple):
@@ -179,13 +182,21 @@ def _explain_interruption(*, dry_run: bool) -> Generator[None]:
 def _save_standard_input(resources: ExitStack) -> Path | None:
     """Write standard input to a temporary file, and return its path; None for an export, which is read as it comes."""
     from recollect import export as exporter  # noqa: PLC0415
+    from recollect.sync.line_files import MAX_LINE_BYTES  # noqa: PLC0415
 
-    if exporter.is_export(sys.stdin.buffer.peek()):
+    stream = cast("io.BufferedReader", sys.stdin.buffer)
+    if exporter.is_export(stream.peek()):
         return None
-    folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="recollect-"))
-    path = Path(folder) / _STDIN_NAME
+    folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix=_STDIN_FOLDER)))
+    line = stream.readline(MAX_LINE_BYTES)
+    try:
+        msgspec.json.decode(line)
+        path = folder / f"{_STDIN_NAME}.jsonl"
+    except msgspec.DecodeError:
+        path = folder / f"{_STDIN_NAME}.json"
     with path.open("xb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.write(line)
+        shutil.copyfileobj(stream, file)
     return path
 
 
@@ -286,7 +297,7 @@ def _print_found(findings: Sequence[FoundFiles], imports: _Imports) -> None:
             Cell(registry.get_source(item.source).label, item.source),
             Cell(f"{item.transcripts:,}", str(item.transcripts)),
             Cell(humanize.format_size(item.size), str(item.size)), Cell(f"{item.changed:,}", str(item.changed)),
-            Cell(_short_path(item.path), str(item.path)),
+            Cell(_short_path(item.path), _display_path(item.path)),
         ]
         for item in findings
     ]  # fmt: skip
@@ -300,7 +311,12 @@ def _print_found(findings: Sequence[FoundFiles], imports: _Imports) -> None:
 def _short_path(path: Path) -> str:
     """Return a path with ~ for the home folder."""
     home = Path.home()
-    return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
+    return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else _display_path(path)
+
+
+def _display_path(path: Path) -> str:
+    """Return a path, or - for standard input."""
+    return "-" if path.stem == _STDIN_NAME and path.parent.name.startswith(_STDIN_FOLDER) else str(path)
 
 
 def _print_report(report: ImportReport, imports: _Imports, *, has_paths: bool) -> None:
@@ -366,7 +382,7 @@ def _format_notes(notes: Sequence[ImportNote]) -> str:
 
 
 def _print_json(findings: Sequence[FoundFiles], report: ImportReport, own_reports: dict[str, Any]) -> None:
-    sources = [{**item._asdict(), "path": str(item.path)} for item in findings]
+    sources = [{**item._asdict(), "path": _display_path(item.path)} for item in findings]
     exports = [{"file": label, **to_plain(own_report)} for label, own_report in own_reports.items()]
     print_json({"sources": sources, **report.to_dict(), "exports": exports})
 

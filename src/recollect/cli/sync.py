@@ -20,7 +20,16 @@ from recollect.cli import options, store_access
 from recollect.cli.exit_codes import PROBLEMS, command_error_message
 from recollect.cli.group import StoreCommand
 from recollect.cli.json_output import print_json
-from recollect.cli.output import ProgressBar, is_terminal, print_error, print_note, sanitize
+from recollect.cli.output import (
+    ProgressBar,
+    display_width,
+    is_terminal,
+    print_error,
+    print_note,
+    sanitize,
+    terminal_columns,
+    truncate,
+)
 from recollect.config import expand_home
 from recollect.errors import InvalidValue, RecollectError
 from recollect.model.humanize import pluralize
@@ -31,9 +40,10 @@ if TYPE_CHECKING:
     from recollect.store import Store
     from recollect.sync.importer import ChangedFile
     from recollect.sync.places import Place
-    from recollect.sync.report import ImportReport
+    from recollect.sync.report import ImportedConversation, ImportReport
     from recollect.sync.watcher import FileWatcher
 
+_MAX_LINES = 20  # conversations per import on a terminal; the first import has thousands
 _log = logging.getLogger("recollect.server.sync")
 
 
@@ -129,20 +139,30 @@ def _stop_on_signal(watcher: FileWatcher) -> Generator[None]:
 
 def _print_report(report: ImportReport) -> None:
     """Print a line for each conversation that changed, and the files that could not be read."""
-    now = time.strftime("%H:%M:%S")
-    for item in report.conversations:
-        if item.outcome not in ("new", "updated"):
-            continue
-        title = sanitize(item.title or "")
-        if is_terminal():
-            counts = pluralize(item.new_messages, "new message")
-            click.echo(f"{now}  {sanitize(item.session)}  {counts}{'  ' if title else ''}{title}")
-        else:
-            click.echo(f"{item.outcome}\t{sanitize(item.session)}\t{item.new_messages}\t{title}")
+    changed = [item for item in report.conversations if item.outcome in ("new", "updated")]
+    if is_terminal():
+        _print_lines(changed)
+    else:
+        for item in changed:
+            session, title = sanitize(item.session), sanitize(item.title or "")
+            click.echo(f"{item.outcome}\t{session}\t{item.new_messages}\t{title}")
     for note in report.notes:
         if note.kind == "failed":
             print_error(note.text if note.first in note.text else f"{note.first}: {note.text}")
     sys.stdout.flush()
+
+
+def _print_lines(changed: Sequence[ImportedConversation]) -> None:
+    """Print lines that fit a terminal, at most _MAX_LINES of them, and the number of the others."""
+    now = time.strftime("%H:%M:%S")
+    for item in changed[:_MAX_LINES]:
+        start = f"{now}  {sanitize(item.session)}  {pluralize(item.new_messages, 'new message')}"
+        title = truncate(sanitize(item.title or ""), max(terminal_columns() - display_width(start) - 2, 0))
+        click.echo(f"{start}  {title}".rstrip())
+    others = changed[_MAX_LINES:]
+    if others:
+        count = sum(item.new_messages for item in others)
+        click.echo(f"{now}  and {pluralize(len(others), 'more conversation')}, {pluralize(count, 'new message')}")
 
 
 def _print_json_line(report: ImportReport) -> None:

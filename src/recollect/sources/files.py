@@ -104,6 +104,8 @@ class FolderTree(_BaseTree):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._is_file = not path.is_dir()
+        self.unreadable_folders: list[str] = []
+        """The folders that names() could not list."""
 
     def names(self) -> Iterator[str]:
         """Return the names of all files."""
@@ -116,8 +118,11 @@ class FolderTree(_BaseTree):
         try:
             with os.scandir(self.path / folder) as entries:
                 rows = sorted(entries, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return  # it disappeared meanwhile
         except OSError:
-            return  # a folder that disappeared, or that this user may not read
+            self.unreadable_folders.append(folder or ".")
+            return
         for entry in rows:
             name = f"{folder}{entry.name}"
             if entry.is_dir(follow_symlinks=False):

@@ -19,7 +19,7 @@ from recollect.errors import RecollectError, StoreError, UnreadableFile
 from recollect.export.pipeline import run_operation, run_plan, scope_of
 from recollect.model import json
 from recollect.sources import registry
-from recollect.sources.files import FileTree, ZipTree, open_tree
+from recollect.sources.files import FileTree, FolderTree, ZipTree, open_tree
 from recollect.sources.source import (
     ConversationSource,
     ForkFound,
@@ -225,6 +225,15 @@ class FileImport:
         tree = self.open(path)
         return [] if tree is None else self.find_in(tree, list(tree.names()), self.options.sources)
 
+    def _report_unreadable(self, tree: FileTree, names: Iterable[str]) -> None:
+        """Report the files and folders whose content nobody could look at."""
+        if not isinstance(tree, FolderTree):
+            return
+        unreadable_files = [name for name in names if not os.access(tree.path / name, os.R_OK)]
+        for name in [*tree.unreadable_folders, *([] if tree.path.is_file() else unreadable_files)]:
+            path = tree.path / name
+            self.notes.add_text("", "failed", f"{path} cannot be read: Permission denied.", str(path))
+
     def open(self, path: Path) -> FileTree | None:
         """Return the files below a path, or None if it cannot be read, which the report mentions."""
         try:
@@ -240,6 +249,7 @@ class FileImport:
     def find_in(self, tree: FileTree, names: Sequence[str], sources: Sequence[str]) -> list[ChangedFile]:
         """Return the transcripts of sources among files of a tree that have changed."""
         changed: list[ChangedFile] = []
+        other_count = len(self.other_files)
         counts_by_source = {name: FoundFiles(name, tree.path) for name in sources}
         for source, transcript in self.detect(tree, names, sources):
             file = self.stamp(source, tree, transcript)
@@ -251,6 +261,7 @@ class FileImport:
                 changed.append(file)
                 counts = counts._replace(changed=counts.changed + 1, changed_size=counts.changed_size + file.size)
             counts_by_source[source.name] = counts
+        self._report_unreadable(tree, [name for _, name in self.other_files[other_count:]])
         self.findings += [counts for counts in counts_by_source.values() if counts.transcripts]
         return changed
 
