@@ -185,6 +185,8 @@ class TestFolders:
         report = run(store, folder)
         assert sessions(report) == {session_of(2)}
         assert report.skipped_files == 2
+        [links] = [note for note in report.notes if "symbolic link" in note.text]
+        assert (links.kind, links.count) == ("skipped", 2)
 
     def test_a_folder_that_does_not_exist(self, store, folder):
         report = run(store, folder / "missing")

@@ -106,9 +106,13 @@ class FolderTree(_BaseTree):
         self._is_file = not path.is_dir()
         self.unreadable_folders: list[str] = []
         """The folders that names() could not list."""
+        self.links: list[str] = []
+        """The symbolic links that names() did not follow."""
 
     def names(self) -> Iterator[str]:
         """Return the names of all files."""
+        self.links.clear()
+        self.unreadable_folders.clear()
         if self._is_file:
             yield self.path.name
             return
@@ -129,6 +133,8 @@ class FolderTree(_BaseTree):
                 yield from self._walk(f"{name}/")
             elif entry.is_file(follow_symlinks=False):
                 yield name
+            elif entry.is_symlink():
+                self.links.append(name)
 
     def local_path(self, name: str) -> Path | None:
         """Return the path of a file on this machine."""

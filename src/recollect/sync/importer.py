@@ -226,13 +226,15 @@ class FileImport:
         return [] if tree is None else self.find_in(tree, list(tree.names()), self.options.sources)
 
     def _report_unreadable(self, tree: FileTree, names: Iterable[str]) -> None:
-        """Report the files and folders whose content nobody could look at."""
+        """Report the files and folders whose content nobody could look at, and symbolic links."""
         if not isinstance(tree, FolderTree):
             return
         unreadable_files = [name for name in names if not os.access(tree.path / name, os.R_OK)]
         for name in [*tree.unreadable_folders, *([] if tree.path.is_file() else unreadable_files)]:
             path = tree.path / name
             self.notes.add_text("", "failed", f"{path} cannot be read: Permission denied.", str(path))
+        for name in tree.links:
+            self.notes.add_text("", "skipped", "A symbolic link is not followed. Name its target.", str(tree.path / name))
 
     def open(self, path: Path) -> FileTree | None:
         """Return the files below a path, or None if it cannot be read, which the report mentions."""
