@@ -155,7 +155,7 @@ def run(location, owner, *paths):
 
 
 def grow(generator, folder, location, owner):
-    """Let a tool write conversations, and import some of the files now and then. Return the tool."""
+    """Write conversations as a tool does, import some of the files now and then, and return the tool."""
     tool = Tool(generator)
     for _ in range(generator.randint(5, 20)):
         for _ in range(generator.randint(1, 4)):

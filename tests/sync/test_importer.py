@@ -172,7 +172,7 @@ class TestLines:
 
     @pytest.mark.parametrize("replaces", [True, False])
     def test_a_change_of_the_same_length_in_the_middle_is_seen(self, store, tmp_path, replaces):
-        """An editor writes the file again, in place or as a new file; the end of the file stays as it was."""
+        """An editor writes the file again, in place or as a new file; the end of the file does not change."""
         file = tmp_path / "a.jsonl"
         texts_ = ["first", *[f"{number} " + "x" * 3000 for number in range(600)]]
         file.write_bytes(lines(START, *chain(*texts_)))

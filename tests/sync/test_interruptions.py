@@ -27,11 +27,11 @@ import pathlib, sys
 sys.path.insert(0, sys.argv[1])
 import recollect
 from recollect.sources import registry
-from recollect.sync import conversation_batches, importer
+from recollect.sync import conversation_batches, importer, transcript_import
 from toy_source import ToySource
 source = ToySource()
 registry.get_source = lambda name: source
-importer.MAX_MESSAGES = conversation_batches.MAX_MESSAGES = 5
+transcript_import.MAX_MESSAGES = conversation_batches.MAX_MESSAGES = 5
 with recollect.open(sys.argv[2]) as store:
     importer.import_files(store, [pathlib.Path(sys.argv[3])], importer.ImportOptions(sources=["toy"], indexes=False))
 """

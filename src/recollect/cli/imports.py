@@ -32,7 +32,7 @@ from recollect.cli.output import (
     terminal_columns,
     truncate,
 )
-from recollect.errors import NotConfirmed
+from recollect.errors import NotConfirmed, StoreError
 from recollect.model import humanize
 from recollect.model.humanize import pluralize
 from recollect.sources import registry
@@ -170,17 +170,17 @@ def _tools(names: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def _explain_interruption(*, dry_run: bool) -> Generator[None]:
-    """Print what Ctrl-C leaves."""
+    """Print what Ctrl-C or a full disk leaves."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoreError):
         if not dry_run:
             print_note("\nWhat was read so far is stored. The same command continues the import.")
         raise
 
 
 def _save_standard_input(resources: ExitStack) -> Path | None:
-    """Write standard input to a temporary file, and return its path; None for an export, which is read as it comes."""
+    """Write standard input to a temporary file, and return its path; None for an export, which is streamed."""
     from recollect import export as exporter  # noqa: PLC0415
     from recollect.sync.line_files import MAX_LINE_BYTES  # noqa: PLC0415
 
@@ -390,11 +390,11 @@ def _print_json(findings: Sequence[FoundFiles], report: ImportReport, own_report
 def _print_own_report(label: str, report: Any, *, dry_run: bool, as_json: bool) -> None:
     """Print the result of importing an export of Recollect."""
     is_useless = not any((report.created, report.updated, report.unchanged, report.conflicts))
-    shown = report.bad[: 1 if is_useless else _MAX_BAD_LINES]
-    for bad in shown:
+    lines = report.bad[: 1 if is_useless else _MAX_BAD_LINES]
+    for bad in lines:
         print_error(f"{label}, line {bad.line}: {bad.reason}")
-    if report.bad_count > len(shown):
-        print_error(f"{label}: {pluralize(report.bad_count - len(shown), 'more line')} cannot be read. See --json.")
+    if report.bad_count > len(lines):
+        print_error(f"{label}: {pluralize(report.bad_count - len(lines), 'more line')} cannot be read. See --json.")
     if report.bad_count and is_useless:
         print_error(_NOTHING.format(label))
         return

@@ -136,7 +136,7 @@ def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.
     current = (yield from _create(scope, batch)) if row is None else sessions.stored_from_row(row)
     text = None if is_new else (yield from records.get_own(scope, IMPORT_KIND, FIELDS_KEY, session=current.session))
     state: dict[str, Any] = {} if text is None else json.decode(text)
-    # The active path belongs to the tool until somebody continues, rewinds or switches it in Recollect.
+    # The active path follows the tool until a client of Recollect continues, rewinds or switches it.
     is_followed = is_new or (yield from _key_of_end(current.head)) == state.get("end")
     writer = _BatchWriter(scope, current, encoded, is_new=is_new)
     yield from writer.write_messages(batch.messages)
