@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from recollect import Draft, TextPart
 from recollect.store import Store
 from recollect_conformance.examples import assistant, tool_call_message, tool_result_message, user
 from recollect_conformance.search import find_name_set, find_names, message_at, search, session_with
@@ -248,6 +249,27 @@ class TestSearchFilters:
             assert find_name_set(store, f"x {query}") == find_name_set(store, "x", **filters) == expected, query
             assert find_name_set(store, f"x -{query}") == everything - expected, query
         assert [hit.archived_at is not None for hit in search(store, "x", archived=True)] == [True]
+
+    def test_context_that_a_tool_added(self, store: Store):
+        reminder = TextPart(text="Remember the Café rules of heron_pond", metadata={"injected": "reminder"})
+        session = store.session("a")
+        session.append(Draft(role="user", parts=(TextPart(text="a red sky"), reminder)))
+        session.append(Draft(role="user", parts=(reminder,)))
+        session.append(user("a red heron"))
+        assert find_names(store, "heron") == ["1.3"]
+        assert find_name_set(store, "injected:heron") == {"1.1", "1.2"}
+        assert find_name_set(store, 'injected:"RULES cafe"') == {"1.1", "1.2"}
+        assert find_name_set(store, 'injected:"rules sky"') == set()
+        assert find_names(store, "red injected:heron_pond") == ["1.1"]
+        assert find_name_set(store, "red -injected:heron") == {"1.3"}
+        assert find_name_set(store, "injected:sky injected:rules") == {"1.1", "1.2"}
+        assert find_names(store, "injected:!! heron") == find_names(store, "injected heron") == []
+        hit = search(store, "injected:heron")[0]
+        assert [hit.text[start:end] for start, end in hit.marks] == ["heron"]
+        session.replace_message(1, user("nothing"), erase=True)
+        assert find_names(store, "injected:heron") == ["1.2"]
+        store.maintenance.reindex()
+        assert find_names(store, "injected:heron") == ["1.2"]
 
     def test_delegates(self, store: Store):
         session_with(store, "x")

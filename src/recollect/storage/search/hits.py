@@ -258,8 +258,13 @@ def message_hits(
     session: HitSession | None,
     entries: Sequence[tuple[float, MessagePosition]],
     needles: Sequence[Needle],
+    *,
+    injected: bool = False,
 ) -> Steps[list[Hit | None]]:
-    """Return the hits of messages, in `session` or in one that contains them; None if none does."""
+    """Return the hits of messages, in `session` or in one that contains them; None if none does.
+
+    With `injected`, snippets also show the context that tools added.
+    """
     messages_by_position = yield from _read_messages(scope, params, session, [place for _, place in entries])
     tools = yield from _read_tool_names(
         [place for place, message in messages_by_position.items() if any(map(_lacks_tool_name, message.parts))]
@@ -270,7 +275,10 @@ def message_hits(
         if message is None:
             hits.append(None)
             continue
-        piece, snippet = _best_snippet(list(text_pieces(message.parts, tools.get(position, {}))), needles)
+        pieces = list(text_pieces(message.parts, tools.get(position, {})))
+        if injected:
+            pieces += text_pieces(message.parts, tools.get(position, {}), injected=True)
+        piece, snippet = _best_snippet(pieces, needles)
         hits.append(
             Hit(
                 message.session.id, message.session.title, piece.kind, snippet.text, snippet.marks, -score,

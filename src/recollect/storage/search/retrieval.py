@@ -29,6 +29,7 @@ from recollect.storage.search.query import (
     Phrase,
     Tag,
     infix_pieces,
+    injected_tokens,
     message_condition,
     wanted_phrases,
 )
@@ -360,7 +361,9 @@ class _Finder:
             batch, ranking = ranking[:count], ranking[count:]
             places = [(rank, (-branch, -position)) for rank, branch, position in batch]
             if titles is None:
-                batch_hits = yield from hits.message_hits(self.scope, self.params, self._session(), places, needles)
+                batch_hits = yield from hits.message_hits(
+                    self.scope, self.params, self._session(), places, needles, injected=bool(self.filters.injected[0])
+                )
             else:
                 batch_hits = [hits.title_hit(titles[key], rank, needles) for rank, (_, key) in places]
             entries += [
@@ -380,7 +383,10 @@ class _Finder:
     def _may_be_title(self) -> bool:
         """Return whether titles can match: they have no role, tool or time, and a word is required."""
         filters = self.filters
-        messages_only = any((*filters.role, *filters.tool)) or (filters.since, filters.until) != (None, None)
+        messages_only = any((*filters.role, *filters.tool, *filters.injected)) or (filters.since, filters.until) != (
+            None,
+            None,
+        )
         return self.target is None and not messages_only and _requires_word(self.words)
 
     def _count_words(self) -> Steps[dict[str, float]]:
@@ -412,10 +418,12 @@ class _Finder:
         return bool(self.wider) or any(words.allows_prefix for words in wanted_phrases(self.words))
 
     def _needles(self, *, wide: bool) -> list[Needle]:
-        return [
+        needles = [
             Needle(words.tokens, words.prefix or (wide and words.allows_prefix), suffix=wide and words.allows_infix)
             for words in wanted_phrases(self.words)
         ]
+        injected = injected_tokens(sorted(self.filters.injected[0]))
+        return [*needles, *(Needle((token,), prefix=False, suffix=False) for token in injected)]
 
 
 def _requires_word(node: Node | None) -> bool:
