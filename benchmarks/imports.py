@@ -1,6 +1,6 @@
 """The import of 200 Claude Code conversations, compared with agentsview in the same run.
 
-    python benchmarks/imports.py [--agentsview PATH] [--sessions 200]
+    python benchmarks/imports.py [--agentsview PATH] [--sessions 200] [--lines 90]
 
 agentsview is a program in Go that reads the same files into SQLite with a search index; its wheel on PyPI runs without
 a network. Without --agentsview, only Recollect is measured. The texts are pieces of the standard library of Python, so
@@ -26,8 +26,6 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-LINES = 90  # per conversation, about 110 KB
-
 
 def texts(seed: int = 1) -> Iterator[str]:
     """Yield pieces of source files without an end, in a fixed order."""
@@ -39,13 +37,13 @@ def texts(seed: int = 1) -> Iterator[str]:
         yield source[start : start + int(generator.lognormvariate(6.5, 1.0)) + 20]
 
 
-def conversation(number: int, pieces: Iterator[str]) -> Iterator[dict[str, Any]]:
+def conversation(number: int, pieces: Iterator[str], lines: int = 90) -> Iterator[dict[str, Any]]:
     """Yield the lines of a conversation."""
     generator = random.Random(number)
     session = str(uuid.UUID(int=generator.getrandbits(128), version=4))
     parent: str | None = None
     at = 1_750_000_000 + number * 7_000
-    for index in range(LINES):
+    for index in range(lines):
         at += generator.randint(1, 60)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{generator.randrange(1000):03}Z"
         line: dict[str, Any] = {
@@ -76,14 +74,14 @@ def conversation(number: int, pieces: Iterator[str]) -> Iterator[dict[str, Any]]
         yield line
 
 
-def write_transcripts(folder: pathlib.Path, sessions: int) -> int:
+def write_transcripts(folder: pathlib.Path, sessions: int, lines: int) -> int:
     """Write conversations as Claude Code stores them, and return their size in bytes."""
     pieces, total = texts(), 0
     for number in range(sessions):
-        lines = list(conversation(number, pieces))
-        file = folder / f"-home-user-project{number % 9}" / f"{lines[0]['sessionId']}.jsonl"
+        items = list(conversation(number, pieces, lines))
+        file = folder / f"-home-user-project{number % 9}" / f"{items[0]['sessionId']}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
-        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in items)
         total += file.write_bytes(data.encode())
     return total
 
@@ -103,7 +101,7 @@ def size(folder: pathlib.Path) -> float:
 
 def compile_modules(home: pathlib.Path, environment: dict[str, str]) -> None:
     """Import one conversation elsewhere, so that Python has compiled its modules, as an installation with pip does."""
-    write_transcripts(home / ".claude" / "projects", 1)
+    write_transcripts(home / ".claude" / "projects", 1, 1)
     command = [sys.executable, "-m", "recollect", "--db", str(home / "r.db"), "sync"]
     subprocess.run(command, env=environment | {"HOME": str(home)}, capture_output=True, check=True)
 
@@ -125,11 +123,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agentsview", help="the program to compare with")
     parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--lines", type=int, default=90, help="per conversation; 90 are about 110 KB")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         home = pathlib.Path(name)
-        total = write_transcripts(home / ".claude" / "projects", options.sessions)
-        print(f"{options.sessions} conversations, {options.sessions * LINES:,} lines, {total / 1e6:.1f} MB")
+        total = write_transcripts(home / ".claude" / "projects", options.sessions, options.lines)
+        print(f"{options.sessions} conversations, {options.sessions * options.lines:,} lines, {total / 1e6:.1f} MB")
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": name,

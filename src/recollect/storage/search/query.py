@@ -122,7 +122,8 @@ class Filters(NamedTuple):
 _NO_CONDITION: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 NO_FILTERS = Filters(
     role=_NO_CONDITION, tool=_NO_CONDITION, injected=_NO_CONDITION, model=_NO_CONDITION, channel=_NO_CONDITION,
-    status=_NO_CONDITION, label=_NO_CONDITION, session=None, no_session=frozenset(), since=None, until=None, pinned=None, archived=None,
+    status=_NO_CONDITION, label=_NO_CONDITION, session=None, no_session=frozenset(), since=None, until=None,
+    pinned=None, archived=None,
 )  # fmt: skip
 
 
