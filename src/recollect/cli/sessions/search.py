@@ -41,8 +41,9 @@ def search(
     """Search messages in all conversations or in one.
 
     A message must contain every word. Use "a phrase" for an exact phrase, prefix* for a prefix, and OR and NOT.
-    Filters: role:user, tool:read, injected:WORD, model:NAME, channel:cli, label:NAME, before:2026-01-31, after:2026-01-01, pinned:yes,
-    archived:yes. On a pipe, each line has tab-separated fields: conversation, message, role, time, title, excerpt.
+    Filters: role:user, tool:read, injected:WORD, model:NAME, channel:cli, label:NAME, before:2026-01-31,
+    after:2026-01-01, pinned:yes, archived:yes. On a pipe, each line has tab-separated fields: conversation, message,
+    role, time, title, excerpt.
     """
     filters = options.to_store_filters(filter_options)
     with store_access.open_for_reading() as store:
