@@ -257,19 +257,19 @@ class TestSearchFilters:
         session.append(Draft(role="user", parts=(reminder,)))
         session.append(user("a red heron"))
         assert find_names(store, "heron") == ["1.3"]
-        assert find_name_set(store, "injected:heron") == {"1.1", "1.2"}
-        assert find_name_set(store, 'injected:"RULES cafe"') == {"1.1", "1.2"}
-        assert find_name_set(store, 'injected:"rules sky"') == set()
-        assert find_names(store, "red injected:heron_pond") == ["1.1"]
-        assert find_name_set(store, "red -injected:heron") == {"1.3"}
-        assert find_name_set(store, "injected:sky injected:rules") == {"1.1", "1.2"}
-        assert find_names(store, "injected:!! heron") == find_names(store, "injected heron") == []
-        hit = search(store, "injected:heron")[0]
+        assert find_name_set(store, "context:heron") == {"1.1", "1.2"}
+        assert find_name_set(store, 'context:"RULES cafe"') == {"1.1", "1.2"}
+        assert find_name_set(store, 'context:"rules sky"') == set()
+        assert find_names(store, "red context:heron_pond") == ["1.1"]
+        assert find_name_set(store, "red -context:heron") == {"1.3"}
+        assert find_name_set(store, "context:sky context:rules") == {"1.1", "1.2"}
+        assert find_names(store, "context:!! heron") == find_names(store, "context heron") == []
+        hit = search(store, "context:heron")[0]
         assert [hit.text[start:end] for start, end in hit.marks] == ["heron"]
         session.replace_message(1, user("nothing"), erase=True)
-        assert find_names(store, "injected:heron") == ["1.2"]
+        assert find_names(store, "context:heron") == ["1.2"]
         store.maintenance.reindex()
-        assert find_names(store, "injected:heron") == ["1.2"]
+        assert find_names(store, "context:heron") == ["1.2"]
 
     def test_delegates(self, store: Store):
         session_with(store, "x")

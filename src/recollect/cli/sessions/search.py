@@ -41,7 +41,7 @@ def search(
     """Search messages in all conversations or in one.
 
     A message must contain every word. Use "a phrase" for an exact phrase, prefix* for a prefix, and OR and NOT.
-    Filters: role:user, tool:read, injected:WORD, model:NAME, channel:cli, label:NAME, before:2026-01-31,
+    Filters: role:user, tool:read, context:WORD, model:NAME, channel:cli, label:NAME, before:2026-01-31,
     after:2026-01-01, pinned:yes, archived:yes. On a pipe, each line has tab-separated fields: conversation, message,
     role, time, title, excerpt.
     """

@@ -124,8 +124,8 @@ def encode_tag(kind: str, value: str = "") -> str:
 
 
 ALL_TAG = "a"
-ROLE_TAG, TOOL_TAG, INJECTED_TAG = "r", "t", "i"
-_MAX_INJECTED_WORDS = 2_000  # different words of a message, about 10 pages, because tools repeat the same context
+ROLE_TAG, TOOL_TAG, CONTEXT_TAG = "r", "t", "i"
+_MAX_CONTEXT_WORDS = 2_000  # different words of a message, about 10 pages, because tools repeat the same context
 _MAX_JSON_LENGTH = 1_000_000  # characters. Longer results are indexed as text, to bound the time of parsing.
 
 
@@ -150,14 +150,14 @@ class IndexDocument(NamedTuple):
 TEXT_COLUMN, CALLS_COLUMN, RESULTS_COLUMN = range(3)
 
 
-def text_pieces(parts: Sequence[Part], tools: Mapping[int, str], *, injected: bool = False) -> Iterator[TextPiece]:
+def text_pieces(parts: Sequence[Part], tools: Mapping[int, str], *, context: bool = False) -> Iterator[TextPiece]:
     """Yield the searchable texts of a message; `tools` has the tool name of a result by part.
 
-    With `injected`, yield the context that a tool added to the message instead. It is repeated in every conversation,
+    With `context`, yield the context that a tool added to the message instead. It is repeated in every conversation,
     so only a filter finds it.
     """
     for index, part in enumerate(parts):
-        if injected is not (part.metadata is not None and INJECTION_KEY in part.metadata):
+        if context is not (part.metadata is not None and INJECTION_KEY in part.metadata):
             continue
         if isinstance(part, TextPart | ReasoningPart):
             kind = "text" if isinstance(part, TextPart) else "reasoning"
@@ -223,7 +223,7 @@ def make_document(role: str, parts: Sequence[Part], tools: Mapping[int, str]) ->
         columns[piece.column].append(piece.text)
         if piece.tool is not None:
             tags.append(encode_tag(TOOL_TAG, piece.tool))
-    words = (word for piece in text_pieces(parts, tools, injected=True) for word in tokenize(fold(piece.text)))
-    tags += [encode_tag(INJECTED_TAG, word) for word in islice(dict.fromkeys(words), _MAX_INJECTED_WORDS)]
+    words = (word for piece in text_pieces(parts, tools, context=True) for word in tokenize(fold(piece.text)))
+    tags += [encode_tag(CONTEXT_TAG, word) for word in islice(dict.fromkeys(words), _MAX_CONTEXT_WORDS)]
     text, calls, results = (fold("\n".join(texts)) for texts in columns)
     return IndexDocument(text, calls, results, " ".join(dict.fromkeys(tags)))

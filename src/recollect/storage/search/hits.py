@@ -259,11 +259,11 @@ def message_hits(
     entries: Sequence[tuple[float, MessagePosition]],
     needles: Sequence[Needle],
     *,
-    injected: bool = False,
+    context: bool = False,
 ) -> Steps[list[Hit | None]]:
     """Return the hits of messages, in `session` or in one that contains them; None if none does.
 
-    With `injected`, snippets also show the context that tools added.
+    With `context`, snippets also show the context that tools added.
     """
     messages_by_position = yield from _read_messages(scope, params, session, [place for _, place in entries])
     tools = yield from _read_tool_names(
@@ -276,8 +276,8 @@ def message_hits(
             hits.append(None)
             continue
         pieces = list(text_pieces(message.parts, tools.get(position, {})))
-        if injected:
-            pieces += text_pieces(message.parts, tools.get(position, {}), injected=True)
+        if context:
+            pieces += text_pieces(message.parts, tools.get(position, {}), context=True)
         piece, snippet = _best_snippet(pieces, needles)
         hits.append(
             Hit(

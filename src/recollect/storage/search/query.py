@@ -3,7 +3,7 @@
     deploy failed            both words, in any order
     "exact words" pre*       a phrase; the beginning of a word
     red OR blue, NOT green   also `-green`; AND is understood; (brackets) group
-    role: tool: injected: model: channel: status: label: session: before: after: pinned: archived:
+    role: tool: context: model: channel: status: label: session: before: after: pinned: archived:
 
 Every text is a valid query: anything that is not an operator is a word, an unclosed quote ends with the text, and
 brackets and operators without an operand are ignored. A filter applies to the whole query, in any position;
@@ -22,7 +22,7 @@ from recollect.model.session import SESSION_STATUSES
 from recollect.model.times import DAY, TimeLike, parse_time_text, to_milliseconds
 from recollect.storage.search.analysis import (
     ALL_TAG,
-    INJECTED_TAG,
+    CONTEXT_TAG,
     MIN_INFIX_LENGTH,
     ROLE_TAG,
     TOOL_TAG,
@@ -102,7 +102,7 @@ class Filters(NamedTuple):
 
     role: tuple[frozenset[str], frozenset[str]]
     tool: tuple[frozenset[str], frozenset[str]]
-    injected: tuple[frozenset[str], frozenset[str]]
+    context: tuple[frozenset[str], frozenset[str]]
     model: tuple[frozenset[str], frozenset[str]]
     channel: tuple[frozenset[str], frozenset[str]]
     status: tuple[frozenset[str], frozenset[str]]
@@ -121,7 +121,7 @@ class Filters(NamedTuple):
 
 _NO_CONDITION: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 NO_FILTERS = Filters(
-    role=_NO_CONDITION, tool=_NO_CONDITION, injected=_NO_CONDITION, model=_NO_CONDITION, channel=_NO_CONDITION,
+    role=_NO_CONDITION, tool=_NO_CONDITION, context=_NO_CONDITION, model=_NO_CONDITION, channel=_NO_CONDITION,
     status=_NO_CONDITION, label=_NO_CONDITION, session=None, no_session=frozenset(), since=None, until=None,
     pinned=None, archived=None,
 )  # fmt: skip
@@ -134,7 +134,7 @@ class ParsedQuery(NamedTuple):
     filters: Filters
 
 
-_SET_FILTERS = ("role", "tool", "injected", "model", "channel", "status", "label")
+_SET_FILTERS = ("role", "tool", "context", "model", "channel", "status", "label")
 _SINGLE_FILTERS = ("session", "since", "until", "pinned", "archived")
 
 
@@ -243,7 +243,7 @@ class _QueryParser:
             if (
                 (name == "role" and value.lower() not in ROLES)
                 or (name == "status" and value.lower() not in SESSION_STATUSES)
-                or (name == "injected" and not tokenize(fold(value)))
+                or (name == "context" and not tokenize(fold(value)))
             ):
                 return False
             self.sets[name][negative].add(value.lower() if name in ("role", "status") else value)
@@ -410,22 +410,22 @@ def message_condition(words: Node | None, filters: Filters, *, narrower: Node | 
         if values:
             required.append(AnyOf(_tags(kind, values)))
         none_of += _tags(kind, exclusions)
-    values, exclusions = filters.injected
+    values, exclusions = filters.context
     if values:
-        required.append(AnyOf(tuple(map(_injected_words, sorted(values)))))
-    none_of += map(_injected_words, sorted(exclusions))
+        required.append(AnyOf(tuple(map(_context_words, sorted(values)))))
+    none_of += map(_context_words, sorted(exclusions))
     if narrower is not None:
         none_of.append(narrower)
     return AllOf(tuple(required), tuple(none_of)) if none_of or len(required) > 1 else required[0]
 
 
-def _injected_words(value: str) -> AllOf:
+def _context_words(value: str) -> AllOf:
     """Return the condition that the context of a message has all words of a value."""
-    return AllOf(_tags(INJECTED_TAG, injected_tokens([value])), ())
+    return AllOf(_tags(CONTEXT_TAG, context_tokens([value])), ())
 
 
-def injected_tokens(values: Iterable[str]) -> list[str]:
-    """Return the words of values of the filter `injected`."""
+def context_tokens(values: Iterable[str]) -> list[str]:
+    """Return the words of values of the filter `context`."""
     tokens = (token for value in values for token in tokenize(fold(value))[:_MAX_PHRASE_TOKENS])
     return list(dict.fromkeys(tokens))
 

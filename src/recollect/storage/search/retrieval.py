@@ -28,8 +28,8 @@ from recollect.storage.search.query import (
     ParsedQuery,
     Phrase,
     Tag,
+    context_tokens,
     infix_pieces,
-    injected_tokens,
     message_condition,
     wanted_phrases,
 )
@@ -362,7 +362,7 @@ class _Finder:
             places = [(rank, (-branch, -position)) for rank, branch, position in batch]
             if titles is None:
                 batch_hits = yield from hits.message_hits(
-                    self.scope, self.params, self._session(), places, needles, injected=bool(self.filters.injected[0])
+                    self.scope, self.params, self._session(), places, needles, context=bool(self.filters.context[0])
                 )
             else:
                 batch_hits = [hits.title_hit(titles[key], rank, needles) for rank, (_, key) in places]
@@ -383,7 +383,7 @@ class _Finder:
     def _may_be_title(self) -> bool:
         """Return whether titles can match: they have no role, tool or time, and a word is required."""
         filters = self.filters
-        messages_only = any((*filters.role, *filters.tool, *filters.injected)) or (filters.since, filters.until) != (
+        messages_only = any((*filters.role, *filters.tool, *filters.context)) or (filters.since, filters.until) != (
             None,
             None,
         )
@@ -422,8 +422,8 @@ class _Finder:
             Needle(words.tokens, words.prefix or (wide and words.allows_prefix), suffix=wide and words.allows_infix)
             for words in wanted_phrases(self.words)
         ]
-        injected = injected_tokens(sorted(self.filters.injected[0]))
-        return [*needles, *(Needle((token,), prefix=False, suffix=False) for token in injected)]
+        tokens = context_tokens(sorted(self.filters.context[0]))
+        return [*needles, *(Needle((token,), prefix=False, suffix=False) for token in tokens)]
 
 
 def _requires_word(node: Node | None) -> bool:
