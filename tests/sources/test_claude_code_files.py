@@ -14,7 +14,15 @@ from recollect.model.json import encode
 from recollect.model.message import DataPart, Draft, TextPart, ToolResultPart
 from recollect.sources.claude_code import SOURCE
 from recollect.sources.files import FolderTree
-from recollect.sources.source import INJECTION_KEY, CompactionFound, MessageFound, Note, SessionFound, Transcript
+from recollect.sources.source import (
+    INJECTION_KEY,
+    ActiveFound,
+    CompactionFound,
+    MessageFound,
+    Note,
+    SessionFound,
+    Transcript,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures" / "claude_code"
 QUEUE_OUTPUT = "queue/aaaaaaaa-0000-4000-8000-000000000002/tool-results/b0.txt"
@@ -196,3 +204,18 @@ def test_the_output_of_two_commands_with_one_id_is_not_lost(tmp_path: Path):
     parts = [part for draft in drafts_of(read_as(tmp_path, "x.jsonl", lines)) for part in draft.parts]
     texts = [part.text for part in parts if isinstance(part, TextPart) and "stdout" in part.text]
     assert texts == [f"<local-command-stdout>{text}</local-command-stdout>" for text in ("one", "two")]
+
+
+def answer_line(uuid: str, parent: str | None, id: str, text: str) -> dict[str, Any]:
+    message = {"id": id, "role": "assistant", "content": [{"type": "text", "text": text}]}
+    return {**user_line(uuid, parent, ""), "type": "assistant", "message": message}
+
+
+def test_a_late_line_of_an_earlier_response_does_not_end_the_conversation(tmp_path: Path):
+    lines = [
+        user_line("a", None, "Hello"), answer_line("b", "a", "m1", "Hi."), user_line("c", "b", "One"),
+        answer_line("d", "c", "m2", "1"), user_line("e", "b", "Two"), answer_line("f", "b", "m1", "Late."),
+    ]  # fmt: skip
+    events = read_as(tmp_path, "x.jsonl", lines)
+    assert [event.last for event in events if isinstance(event, ActiveFound)] == ["e"]
+    assert [draft.key for draft in drafts_of(events) if len(draft.parts) > 1] == ["b"]

@@ -545,7 +545,8 @@ class ClaudeCodeReader:
             conversation.set_model(response.model)
         self._emit(line, response.to_draft(), response.parent)
         self._register(line, response.key)
-        conversation.tip = response.tail
+        if response.line_count == 1 or conversation.tip in (response.key, *response.followers):
+            conversation.tip = response.tail  # a late line of an earlier response does not end the conversation
 
     def _interrupt(self, line: _Line) -> None:
         """Mark the response that the user interrupted."""
