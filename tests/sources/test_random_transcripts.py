@@ -1,6 +1,6 @@
 """Transcripts with random damage, imported into a store: whole, again, and in two steps as the file grows.
 
-Whatever a file contains, the import does not fail, the original comes back byte for byte, another import changes
+For any damage, the import does not fail, the original comes back byte for byte, another import changes
 nothing, the store is sound, and every provider's history can be written.
 """
 

@@ -256,6 +256,8 @@ class _CodexProgress(msgspec.Struct, omit_defaults=True):
 
     session: str | None = None
     thread: str | None = None
+    has_records: bool = False
+    """Whether the file has more than meta data."""
     last: str | None = None
     """The key of the message that the next one follows."""
     items: int = 0
@@ -307,9 +309,8 @@ class CodexReader:
 
     @property
     def session(self) -> str | None:
-        """The session id; None before the first message: meta data alone is not a conversation."""
-        has_messages = self._progress.last is not None or self._progress.before_empty is not None
-        return self._progress.session if has_messages else None
+        """The session id; None before the first record of a turn: meta data alone is not a conversation."""
+        return self._progress.session if self._progress.has_records else None
 
     @property
     def last(self) -> str | None:
@@ -361,6 +362,7 @@ class CodexReader:
         if self._is_continued and self._progress.is_copy_open:
             raise ReadFromStart
         kind, payload = line.get("type"), line.get("payload")
+        self._progress.has_records = self._progress.has_records or not (kind == "session_meta" or _is_old_meta(line))
         time = self._line_time = time_in(line, "timestamp", "created_at") or time_in(payload, "timestamp")
         if time is None:
             time = self._progress.time  # the line was written after the one before
