@@ -169,6 +169,9 @@ def test_detect_finds_every_transcript_and_the_file_of_a_sub_agent():
     agent = f"projects/-srv-project/{MAIN.removeprefix('claude-code:')}/subagents/agent-{AGENT}"
     assert files.pop(f"{agent}.jsonl") == (f"{agent}.meta.json",)
     assert len(files) == 7
+    assert files.pop(f"queue/{QUEUE.removeprefix('claude-code:')}.jsonl") == (
+        f"queue/{QUEUE.removeprefix('claude-code:')}/tool-results/b0.txt",
+    )
     assert set(files.values()) == {()}
 
 
@@ -225,6 +228,8 @@ def test_history_goes_back_to_the_provider_as_it_was_written():
     expected: list[dict[str, Any]] = []
     ids: list[str | None] = []
     for _, line in lines_of(tree, transcript):
+        if line.get("subtype") == "local_command":  # the tool sends it as a message of the user
+            line = {"type": "user", "message": {"role": "user", "content": line["content"]}}  # noqa: PLW2901
         if line["type"] not in ("user", "assistant"):
             continue
         message = line["message"]
@@ -532,7 +537,6 @@ def test_repeated_and_unknown_lines_are_reported():
     events, result = read_fixture("queue/")
     notes = Counter((event.kind, event.text) for event in events if isinstance(event, Note))
     assert notes == {
-        ("skipped", "The full output of a tool is in a separate file, which is not imported."): 1,
         ("skipped", "A line repeats the id of an earlier line."): 1,
         ("malformed", "A line repeats the id of an earlier line."): 1,
         ("unknown", "A line has the unknown type wormhole."): 1,

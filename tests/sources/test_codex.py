@@ -97,6 +97,8 @@ def test_the_places_are_those_of_conversations_and_titles(tmp_path):
     places = SOURCE.discover(Environment(Path("/home/x"), {"CODEX_HOME": str(tmp_path)}, "linux"))
     names = ["sessions", "archived_sessions", "session_index.jsonl", "state_4.sqlite", "state_5.sqlite"]
     assert places == [tmp_path / name for name in names]
+    variables = {"CODEX_HOME": "/nowhere", "CODEX_SQLITE_HOME": str(tmp_path)}
+    assert SOURCE.discover(Environment(Path("/home/x"), variables, "linux"))[2:] == places[2:]
     home = Path("/home/x/.codex")
     assert SOURCE.discover(Environment(home.parent, {}, "linux")) == [home / "sessions", home / "archived_sessions"]
 

@@ -409,6 +409,15 @@ def repair_and_write(*messages, format="anthropic"):
     return formats.write(history, format), [repair.kind for repair in repairs]
 
 
+@pytest.mark.parametrize("kind", [{"text": "tool_use"}, ["thinking"], 7, None])
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_block_whose_type_is_no_text_does_not_fail(role, kind):
+    answer = {"role": role, "content": [{"type": kind}, {"type": "text", "text": "so"}]}
+    for format in PROVIDERS:
+        history, _ = repair_and_write(HI, answer, HI, format=format)
+        assert "so" in str(history)
+
+
 def test_a_valid_history_is_the_same_object():
     messages = read_messages(HI, TWO_CALLS, tool_results("a", "b"), ANSWER, format="anthropic")
     for format in CHAT_FORMATS:

@@ -67,8 +67,9 @@ def find_part_problem(
     return None
 
 
-def _block_type(part: DataPart) -> Any:
-    return part.native.get("type") if type(part.native) is dict else None
+def _block_type(part: DataPart) -> str | None:
+    kind = part.native.get("type") if type(part.native) is dict else None
+    return kind if type(kind) is str else None
 
 
 def _has_json_arguments(part: ToolCallPart) -> bool:

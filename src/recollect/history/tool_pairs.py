@@ -41,7 +41,8 @@ def is_reasoning(part: Part) -> bool:
     if type(part) is ReasoningPart:
         return True
     native = part.native if type(part) is DataPart else None
-    return type(native) is dict and native.get("type") in _REASONING_TYPES
+    kind = native.get("type") if type(native) is dict else None
+    return type(kind) is str and kind in _REASONING_TYPES
 
 
 def calls_of(message: Message) -> list[int]:

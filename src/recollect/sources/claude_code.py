@@ -52,6 +52,7 @@ _AGENT_FILE = re.compile(r"agent-(.+)")
 _HEAD_LINES = 40  # a file begins with up to a dozen lines of settings and titles
 _MAX_LINE = 32 << 20  # bytes; the writer does not parse longer lines either
 _MAX_SIDECAR = 1 << 20  # bytes of a .meta.json file; real ones have some hundred
+_MAX_OUTPUT = 4 << 20  # bytes of a full output. It is a part of its message, which is read as a whole.
 _MAX_OPEN_CALLS = 8  # calls of early versions without a result; these ran one tool at a time
 _MAX_TOOL_NAME = 100  # characters; providers allow 64
 _MAX_SUMMARIES = 8  # titles whose last message has not come; an old file begins with one to five of them
@@ -86,20 +87,31 @@ class ClaudeCodeSource:
 
     def detect(self, tree: FileTree, names: Iterable[str]) -> Iterator[Transcript]:
         """Return the files whose first lines are those of Claude Code."""
+        names = list(names)
+        outputs: dict[str, list[str]] = {}
         for name in names:
-            if name.endswith(".meta.json") or not is_transcript(tree.head(name)):
+            folder, _, path = name.rpartition(f"/{content.OUTPUT_FOLDER}/")
+            if folder and "/" not in path:
+                outputs.setdefault(folder, []).append(name)
+        for name in names:
+            if name.endswith(".meta.json") or f"/{content.OUTPUT_FOLDER}/" in name:
                 continue
-            sidecar = _sidecar(name)
-            yield Transcript(NAME, name, "lines", (sidecar,) if sidecar and _exists(tree, sidecar) else ())
+            head = tree.head(name)
+            if is_transcript(head):
+                sidecar = _sidecar(name)
+                files = [sidecar] if sidecar and has_file(tree, sidecar) else []
+                yield Transcript(NAME, name, "lines", (*files, *outputs.get(name.removesuffix(".jsonl"), ())))
+            elif is_prompt_history(head):
+                yield Transcript(NAME, name, "document")
 
     def read(
         self,
         tree: FileTree,  # noqa: ARG002  part of the interface
-        transcript: Transcript,  # noqa: ARG002
+        transcript: Transcript,
         select: Select = select_all,  # noqa: ARG002
     ) -> Iterator[SourceEvent]:
-        """Return no events: every transcript is a file of lines."""
-        return iter(())
+        """Report the only document, the history of prompts."""
+        yield Note("skipped", transcript.name, "The history of prompts has no conversations; transcripts hold them.")
 
     def read_lines(self, tree: FileTree, transcript: Transcript, state: dict[str, Any] | None) -> LineReader:
         """Return the reader of a transcript."""
@@ -126,6 +138,15 @@ def is_transcript(head: bytes) -> bool:
     return not parsed and all(marker in head for marker in _RAW_MARKERS)  # the first line is longer than the head
 
 
+def is_prompt_history(head: bytes) -> bool:
+    """Return whether a file that begins so is `history.jsonl`, which has only the prompts of all conversations."""
+    try:
+        line = as_dict(decode(head.partition(b"\n")[0]))
+    except (ValueError, RecursionError):
+        return False
+    return type(line.get("display")) is str and {"pastedContents", "project", "timestamp"} <= line.keys()
+
+
 def _is_own_line(line: Any) -> bool:
     """Return whether a line has the fields that only Claude Code writes together."""
     if type(line) is not dict or type(line.get("type")) is not str:
@@ -147,7 +168,11 @@ def _sidecar(name: str) -> str | None:
     return str(path.with_suffix(".meta.json")) if _AGENT_FILE.fullmatch(path.stem) else None
 
 
-def _exists(tree: FileTree, name: str) -> bool:
+def has_file(tree: FileTree, name: str) -> bool:
+    """Return whether a tree has a file: not one behind a link, or next to a single file that the user named."""
+    path = tree.local_path(name)
+    if path is not None and path.resolve() != tree.path.resolve() / name:
+        return False
     try:
         tree.stamp(name)
     except UnreadableFile:
@@ -187,8 +212,12 @@ class ClaudeCodeReader:
 
     @property
     def session(self) -> str | None:
-        """The session id of the conversation to which the file belongs; None while it is not known."""
-        return self._state.session
+        """The session id of the conversation to which the file belongs; None before its first message.
+
+        Claude Code leaves files with nothing but settings behind, which are not conversations.
+        """
+        has_messages = any(conversation.started for conversation in self._state.conversations)
+        return self._state.session if has_messages else None
 
     def state(self) -> dict[str, Any]:
         """Return what a reader needs to read on."""
@@ -271,7 +300,7 @@ class ClaudeCodeReader:
         if self._agent is not None:
             self._state.whole_file = True
             sidecar = _sidecar(self._name)
-            details = {} if sidecar is None else _read_sidecar(self._tree, sidecar)
+            details = _read_sidecar(self._tree, sidecar) if sidecar and has_file(self._tree, sidecar) else {}
             conversation.describe_agent(details, self._agent)
 
     def _open_conversation(self, session: str, parent: str | None) -> ClaudeCodeConversation:
@@ -298,6 +327,8 @@ class ClaudeCodeReader:
             self._read_attachment(line)
         elif kind == "system" and fields.get("subtype") == "compact_boundary":
             self._read_boundary(line)
+        elif kind == "system" and fields.get("subtype") == "local_command":
+            self._read_command_output(line)
         else:
             self._skip(line)
 
@@ -366,7 +397,9 @@ class ClaudeCodeReader:
             parent = place.key
         else:  # without a link, or with one to another conversation, it follows the last message
             parent = None if link is None else conversation.tip
-        return _Line(number, fields, uuid, key, conversation, parent, parse_time(fields.get("timestamp")))
+        time = parse_time(fields.get("timestamp"))
+        time = conversation.updated_at if time is None else time  # the line was written after the one before
+        return _Line(number, fields, uuid, key, conversation, parent, time)
 
     def _conversation_of(self, fields: dict[str, Any], place: LinePlace | None, key: str) -> ClaudeCodeConversation:
         """Return the conversation of a line: that of the file, or of a sub-agent whose lines are in the same file."""
@@ -431,10 +464,6 @@ class ClaudeCodeReader:
             self._note("malformed", line.number, "A message has no content that can be read.")
             self._skip(line)
             return
-        if message.has_separate_output:
-            self._note(
-                "skipped", line.number, "The full output of a tool is in a separate file, which is not imported."
-            )
         self._add_user(line, message)
 
     def _add_user(self, line: _Line, message: content.UserContent, *, joins_results: bool = False) -> None:
@@ -448,11 +477,39 @@ class ClaudeCodeReader:
             else:
                 parent = response.tail
         draft = message.draft.replace(key=line.key, created_at=line.time)
+        for output in message.outputs:
+            text = self._read_output(output)
+            if text is None:
+                self._note("missing", line.number, "The file with the full output of a tool cannot be read.")
+            else:
+                draft = content.with_output(draft, output, text)
         if message.question:
             conversation.set_title(message.question, 1)
         self._emit(line, draft, parent)
         self._register(line, line.key)
         conversation.tip = line.key
+
+    def _read_output(self, output: content.SeparateOutput) -> str | None:
+        """Return the full output of a tool; None if the tree has no such file, or if it is too large or no text."""
+        path = PurePosixPath(self._name)
+        folders = path.parts[:-1]
+        if "subagents" in folders:  # <project>/<session>/subagents/…
+            folders = folders[: max(folders.index("subagents") - 1, 0)]
+        name = "/".join((*folders, output.path))
+        try:
+            if has_file(self._tree, name):
+                return self._tree.read(name, _MAX_OUTPUT).decode()
+        except (UnreadableFile, UnicodeDecodeError):
+            pass
+        return None
+
+    def _read_command_output(self, line: _Line) -> None:
+        """Read the output of a command of the user. Until version 2.1, it was a line of type user."""
+        message = content.read_command_output(line.fields)
+        if message is None:
+            self._skip(line)
+        else:
+            self._add_user(line, message)
 
     def _read_attachment(self, line: _Line) -> None:
         """Read a prompt that the user typed while the model worked, or a file that the user named."""
@@ -488,7 +545,8 @@ class ClaudeCodeReader:
             conversation.set_model(response.model)
         self._emit(line, response.to_draft(), response.parent)
         self._register(line, response.key)
-        conversation.tip = response.tail
+        if response.line_count == 1 or conversation.tip in (response.key, *response.followers):
+            conversation.tip = response.tail  # a late line of an earlier response does not end the conversation
 
     def _interrupt(self, line: _Line) -> None:
         """Mark the response that the user interrupted."""
@@ -519,8 +577,7 @@ class ClaudeCodeReader:
         elif line.parent is not None:
             parent = line.parent
         last = parent
-        details = as_dict(line.fields.get("compactMetadata"))
-        head = as_id(as_dict(details.get("preservedSegment")).get("headUuid"))
+        head = content.first_preserved(as_dict(line.fields.get("compactMetadata")))
         if head is not None and (place := self._find_or_restart(head, conversation)) is not None and place.key:
             last = self._index.parent_of(place.key) or parent
         conversation.boundary = (last, line.time)

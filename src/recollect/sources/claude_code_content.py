@@ -13,7 +13,7 @@ import msgspec
 from recollect.errors import InvalidValue
 from recollect.formats import registry
 from recollect.model.json import encode_standard
-from recollect.model.message import AttachmentPart, Draft, Part, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.message import AttachmentPart, DataPart, Draft, Part, TextPart, ToolCallPart, ToolResultPart
 from recollect.sources.source import INJECTION_KEY
 
 FORMAT = "anthropic"
@@ -30,6 +30,7 @@ _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 _READ_ERRORS = (InvalidValue, ValueError, TypeError, RecursionError, OverflowError)
 
 _WRAPPERS = {
+    "agent-message": "notification",
     "bash-input": "command",
     "bash-stderr": "command_output",
     "bash-stdout": "command_output",
@@ -37,12 +38,16 @@ _WRAPPERS = {
     "command-contents": "command",
     "command-message": "command",
     "command-name": "command",
+    "cross-session-message": "notification",
+    "fork-boilerplate": "command",
     "ide_diagnostics": "ide",
     "ide_opened_file": "ide",
     "ide_selection": "ide",
     "local-command-caveat": "command",
     "local-command-stderr": "command_output",
     "local-command-stdout": "command_output",
+    "mcp-polling-update": "notification",
+    "mcp-resource-update": "notification",
     "new-diagnostics": "ide",
     "post-tool-use-hook": "hook",
     "session-start-hook": "hook",
@@ -60,7 +65,9 @@ _PREFIXES = {
     "This session is being continued from a previous conversation": "summary",
 }
 """The beginnings of texts that the tool wrote as a whole."""
-_SEPARATE_OUTPUT = "<persisted-output>"
+_SEPARATE_OUTPUT = re.compile(r"<persisted-output>\s[^\n]{0,200}\bsaved to: ([^\n]+)")
+"""How the tool names the file with an output that is too long for the model, after which the first 2 KB follow."""
+OUTPUT_FOLDER = "tool-results"
 _invalid_in_call_id = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -72,7 +79,23 @@ class UserContent(NamedTuple):
     """The digests of the calls that it answers."""
     question: str | None = None
     """The first text that the user wrote."""
-    has_separate_output: bool = False
+    outputs: tuple[SeparateOutput, ...] = ()
+    """The outputs of tools that are in files of their own."""
+
+
+class SeparateOutput(NamedTuple):
+    """A file with the full output of a tool."""
+
+    call_id: str | None
+    """None for a command of the user."""
+    session: str
+    """The id in the tool of the conversation in whose folder the file is."""
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The name of the file in the folder of a project."""
+        return f"{self.session}/{OUTPUT_FOLDER}/{self.name}"
 
 
 class AnswerLine(NamedTuple):
@@ -228,8 +251,28 @@ def read_content(value: Any, kind: str | None) -> UserContent | None:
         draft.replace(parts=tuple(parts)),
         tuple([digest(part.call_id) for part in results]),
         None if results else next((title for text in texts if (title := as_title(text))), None),
-        any(_SEPARATE_OUTPUT in part.output[:_MAX_TEXT] for part in results),
+        tuple([output for part in parts if (output := _separate_output(part)) is not None]),
     )
+
+
+def _separate_output(part: Part) -> SeparateOutput | None:
+    """Return the file to which a part refers for the full output of a tool."""
+    if type(part) is ToolResultPart:
+        match, call_id = _SEPARATE_OUTPUT.search(part.output, 0, _MAX_TEXT), part.call_id
+    elif type(part) is TextPart and part.metadata is not None:
+        match, call_id = _SEPARATE_OUTPUT.search(part.text, 0, _MAX_TEXT), None
+    else:
+        return None
+    names = match[1].strip().replace("\\", "/").split("/")[-3:] if match else []
+    is_own = names[1:2] == [OUTPUT_FOLDER] and len(names[2:]) == 1  # a session, the folder, a file
+    return SeparateOutput(call_id, names[0], names[2]) if is_own and not {"", ".", ".."} & set(names) else None
+
+
+def with_output(draft: Draft, output: SeparateOutput, text: str) -> Draft:
+    """Return a message with the full output of a tool. Models do not receive it: the tool sent its beginning."""
+    facts = {"file": f"{OUTPUT_FOLDER}/{output.name}"} | ({"call_id": output.call_id} if output.call_id else {})
+    part = DataPart(data=text, metadata={"full_output": facts})
+    return draft.replace(parts=(*draft.parts, part))
 
 
 def split_injected(text: str) -> list[tuple[str, str | None]]:
@@ -338,9 +381,10 @@ def read_answer(fields: Mapping[str, Any], owner: str) -> AnswerLine | None:
         return None
     state, error = _read_state(fields, message)
     model = as_text(message.get("model"))
+    is_placeholder = model == SYNTHETIC and state == "completed"
     return AnswerLine(
         blocks,
-        draft.parts,
+        tuple([_mark(part, "placeholder") for part in draft.parts]) if is_placeholder else draft.parts,
         type(value) is str,
         None if model == SYNTHETIC else model,
         {name: count for name in _COUNTS if (count := as_count(as_dict(message.get("usage")).get(name))) is not None},
@@ -362,6 +406,17 @@ def result_line(line: Mapping[str, Any], call: str) -> dict[str, Any]:
     text = output if type(output) is str else encode_standard(output)
     block = {"type": "tool_result", "tool_use_id": call, "content": text, "is_error": line.get("is_error") is True}
     return {**line, "type": "user", "message": {"role": "user", "content": [block]}}
+
+
+def read_command_output(fields: Mapping[str, Any]) -> UserContent | None:
+    """Read a line of type system with the output of a command of the user, which the tool sends to its model."""
+    return read_content(fields.get("content"), "command_output")
+
+
+def first_preserved(details: Mapping[str, Any]) -> str | None:
+    """Return the id of the first line that a compaction did not summarize; None if it summarized all."""
+    ids = as_list(as_dict(details.get("preservedMessages")).get("uuids"))
+    return as_id(as_dict(details.get("preservedSegment")).get("headUuid")) or (as_id(ids[0]) if ids else None)
 
 
 def is_synthetic(fields: Mapping[str, Any]) -> bool:

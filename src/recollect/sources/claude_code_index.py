@@ -459,7 +459,7 @@ def _size(value: Any) -> int:
 
 def digest_content(line: dict[str, Any]) -> int:
     """Return a digest of the content of a line of the tree, to recognize one that was written twice."""
-    content = line.get("message", line.get("attachment"))
+    content = line.get("message", line.get("attachment", line.get("content")))
     try:
         return zlib.crc32(msgspec.json.encode(content)) & _DIGEST_MASK
     except (ValueError, OverflowError, RecursionError):

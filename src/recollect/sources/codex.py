@@ -115,7 +115,8 @@ class CodexSource:
         The folder of Codex as a whole has worktrees, caches and logs.
         """
         folder = environment.path("CODEX_HOME", environment.home / ".codex")
-        titles = [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
+        homes = dict.fromkeys((folder, environment.path("CODEX_SQLITE_HOME", folder)))  # of the databases
+        titles = [path for home in homes for pattern in PATTERNS for path in sorted(home.glob(pattern))]
         return [folder / "sessions", folder / "archived_sessions", *titles]
 
     def detect(self, tree: FileTree, names: Iterable[str]) -> Iterator[Transcript]:
@@ -127,7 +128,7 @@ class CodexSource:
             if not name.endswith((".jsonl", ".jsonl.zst", ".json")):
                 continue
             head = tree.head(name)
-            if name.endswith(".json") and _OLD_DOCUMENT.match(head) and b'"items"' in head:
+            if is_prompt_history(head) or (name.endswith(".json") and _OLD_DOCUMENT.match(head) and b'"items"' in head):
                 yield Transcript(NAME, name, "document")
             elif _is_rollout(head):
                 yield Transcript(NAME, name, "lines")
@@ -146,6 +147,9 @@ class CodexSource:
         if is_titles(transcript.name):
             yield from read_titles(tree, transcript)
             return
+        if is_prompt_history(tree.head(transcript.name)):
+            yield Note("skipped", transcript.name, "The history of prompts has no conversations; rollouts hold them.")
+            return
         data = tree.read(transcript.name)
         try:
             document = decode(data)
@@ -153,9 +157,10 @@ class CodexSource:
             yield Note("malformed", transcript.name, "The document is not JSON.")
             return
         reader = CodexReader(self, tree, transcript)
-        yield from reader.read_line(0, {"type": "session_meta", "payload": dict_in(document, "session")})
-        assert reader.session is not None
-        yield Original(reader.session, "rollout.json", data)
+        for event in reader.read_line(0, {"type": "session_meta", "payload": dict_in(document, "session")}):
+            yield event
+            if isinstance(event, SessionFound):
+                yield Original(event.session, "rollout.json", data)
         for number, item in enumerate(list_in(document, "items"), 1):
             yield from reader.read_line(number, {"type": "response_item", "payload": item})
         yield from reader.finish()
@@ -218,6 +223,11 @@ def _is_rollout(head: bytes) -> bool:
     return False
 
 
+def is_prompt_history(head: bytes) -> bool:
+    """Return whether a file that begins so is `history.jsonl`, which has only the prompts of all conversations."""
+    return dict_in(decode_line(head.partition(b"\n")[0])).keys() == {"session_id", "ts", "text"}
+
+
 def _is_old_meta(line: dict[str, Any]) -> bool:
     """Return whether a line is the first one of a version that wrote items without an envelope."""
     return "type" not in line and "payload" not in line and {"id", "timestamp", "instructions"} <= line.keys()
@@ -246,14 +256,20 @@ class _CodexProgress(msgspec.Struct, omit_defaults=True):
 
     session: str | None = None
     thread: str | None = None
+    has_records: bool = False
+    """Whether the file has more than meta data."""
     last: str | None = None
     """The key of the message that the next one follows."""
     items: int = 0
     model: str | None = None
+    session_model: str | None = None
+    """The model in the fields of the session. That of a fork is not known before its own first turn."""
     time: int | None = None
     has_title: bool = False
     copied_until: str | None = None
     """The key of the last message that was copied from another conversation, before it is read."""
+    is_copy_open: bool = False
+    """Whether the file may have ended inside the lines that were copied."""
     has_branches: bool = False
     before_empty: str | None = None
     """The last message before all turns were rolled back: a store cannot name a conversation that is empty again."""
@@ -283,6 +299,8 @@ class CodexReader:
         self._source, self._tree, self._transcript = source, tree, transcript
         self._place = transcript.name
         self._is_copy = False
+        self._is_continued = state is not None
+        self._line_time: int | None = None
         try:
             self._progress = _CodexProgress() if state is None else msgspec.convert(state, _CodexProgress)
         except msgspec.ValidationError as error:
@@ -291,8 +309,8 @@ class CodexReader:
 
     @property
     def session(self) -> str | None:
-        """The session id; None before the first line."""
-        return self._progress.session
+        """The session id; None before the first record of a turn: meta data alone is not a conversation."""
+        return self._progress.session if self._progress.has_records else None
 
     @property
     def last(self) -> str | None:
@@ -303,7 +321,7 @@ class CodexReader:
         """Return the progress, with bounded lists."""
         progress = msgspec.structs.replace(self._progress)
         response = progress.response
-        if response is not None and len(encode_standard(response.items)) > _STATE_ITEMS:
+        if response is not None and not _fits_state(response.items):
             progress.response = msgspec.structs.replace(response, items=[], is_dropped=True)
         if len(progress.turns) > _STATE_TURNS:
             progress.turns, progress.is_cut = progress.turns[-_STATE_TURNS:], True
@@ -341,9 +359,14 @@ class CodexReader:
         if type(line) is not dict:
             yield Note("malformed", self._place, "A line is not an object.")
             return
+        if self._is_continued and self._progress.is_copy_open:
+            raise ReadFromStart
         kind, payload = line.get("type"), line.get("payload")
-        time = time_in(line, "timestamp", "created_at")
-        if time is not None and not self._is_copy:
+        self._progress.has_records = self._progress.has_records or not (kind == "session_meta" or _is_old_meta(line))
+        time = self._line_time = time_in(line, "timestamp", "created_at") or time_in(payload, "timestamp")
+        if time is None:
+            time = self._progress.time  # the line was written after the one before
+        elif not self._is_copy:
             self._progress.time = max(time, self._progress.time or 0)
         if type(payload) is not dict or type(kind) is not str:
             yield from self._read_old_line(line, time)
@@ -466,19 +489,19 @@ class CodexReader:
             return
         end = CopiedLines(self._find, self._tree, self._transcript.name, payload, origin)
         last = end.find_last(self._make_copy())
-        self._progress.copied_until = last
+        self._progress.copied_until, self._progress.is_copy_open = last, end.is_open
         if last is not None:
             yield ForkFound(session, session_id(NAME, origin), last)
 
     def _read_turn(self, payload: dict[str, Any], time: int | None) -> Iterator[SourceEvent]:
         yield from self._start(time)
         self._progress.usage = None
-        model = field_in(payload, "model")
-        if model is not None and model != self._progress.model:
-            self._progress.model = model
-            assert self._progress.session is not None
-            if not self._is_copy:
-                yield SessionFound(self._progress.session, model=model)
+        progress = self._progress
+        progress.model = field_in(payload, "model") or progress.model
+        if progress.model != progress.session_model and not self._is_copy:
+            progress.session_model = progress.model
+            assert progress.session is not None
+            yield SessionFound(progress.session, model=progress.model)
 
     def _read_compaction(self, payload: dict[str, Any], time: int | None) -> Iterator[SourceEvent]:
         yield from self._start(time)
@@ -555,7 +578,7 @@ class CodexReader:
         if is_output:
             call_id = item.get("call_id")
             facts = progress.calls.get(call_id, {}) if type(call_id) is str else {}
-            draft = finish_result(draft, payload, facts, time)
+            draft = finish_result(draft, payload, facts, self._line_time)
         question = question_of(draft)
         if question is not None:
             yield from self._begin_question(question)
@@ -573,7 +596,7 @@ class CodexReader:
         progress.response = progress.usage = None
         progress.turns.append(progress.last if progress.before_context is None else progress.before_context)
         title = title_of(question)
-        is_own = not self._is_copy and progress.copied_until is None
+        is_own = not (self._is_copy or progress.is_copy_open) and progress.copied_until is None
         if title is not None and is_own and not progress.has_title:
             progress.has_title = True
             assert progress.session is not None
@@ -721,6 +744,15 @@ class CodexReader:
             progress.content = "events"
         for item, item_time in questions:
             yield from self._read_item(item, item_time)
+
+
+def _fits_state(items: list[dict[str, Any]]) -> bool:
+    """Return whether the state of a reader can hold items: they are short, and JSON, which NaN is not."""
+    text = encode_standard(items)
+    try:
+        return len(text) <= _STATE_ITEMS and msgspec.json.decode(text) == items
+    except msgspec.DecodeError:
+        return False
 
 
 def _session_event(session: str, payload: dict[str, Any], time: int | None, *, is_first: bool) -> SessionFound:

@@ -86,6 +86,8 @@ class CopiedLines:
         self._start = count_in(meta, "subagent_history_start_ordinal")
         self._created_at = _time_of_id(text_in(meta, "id")) or time_in(meta, "timestamp")
         self._turns: set[str] | None = None
+        self.is_open = False
+        """Whether the file may have ended inside the copied lines."""
 
     def find_last(self, copy: LastMessage) -> str | None:
         """Return the key of the last copied message; None if there is none."""
@@ -101,10 +103,13 @@ class CopiedLines:
                 if not self._is_copied(turn):
                     return (last or copy.last) if has_copied_turn else None
                 has_copied_turn = True
+            elif dict_in(line).get("type") == "turn_context" and not has_copied_turn:
+                return None  # versions that wrote no ids of turns copied nothing
             if index:
                 copy.read_line(index, line)
             if has_copied_turn and text_in(payload, "type") in TURN_ENDS:
                 last = copy.last
+        self.is_open = True
         return copy.last if has_copied_turn else None
 
     def _is_copied(self, turn: str) -> bool:

@@ -52,6 +52,8 @@ _PREFIXES = {
     "<system-reminder": "reminder",
 }
 """The beginnings of texts that Codex adds to the messages for its model, and the kinds of context that they are."""
+_IMAGE_TAG = re.compile(r"<image(?: [^<>]{0,4096})?>|</image>")
+"""The texts that Codex writes around an image."""
 _EXIT_CODE = re.compile(r"(?:Process exited with code|Exit code:) (-?\d{1,9})")
 _WALL_TIME = re.compile(r"Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds")
 _FACTS_CHARACTERS = 400  # of an output, in which Codex writes the exit code and the time before the output itself
@@ -171,6 +173,8 @@ def _context_kind(part: Part) -> str | None:
     """Return the kind of context that a part is by its beginning; None if it is none."""
     if type(part) is not TextPart:
         return None
+    if _IMAGE_TAG.fullmatch(part.text):
+        return "image"
     text = part.text[:200].lstrip()
     return next((kind for prefix, kind in _PREFIXES.items() if text.startswith(prefix)), None)
 

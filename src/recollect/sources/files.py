@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from recollect.errors import UnreadableFile
 
@@ -28,6 +28,8 @@ RATIO_FREE_BYTES = 64 << 20
 MAX_FILES = 1_000_000
 """Entries of an archive. An export has one per image; a directory of more entries takes gigabytes of memory."""
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_HEAD_STEP = 8_192  # bytes; what was read before damaged data remains
+_ZSTD_STEP = 512  # bytes that are decompressed at once, to at most 16 MB: 4 bytes can hold a block of 128 KB
 
 
 class FileStamp(NamedTuple):
@@ -81,11 +83,14 @@ class _BaseTree:
         raise NotImplementedError
 
     def head(self, name: str) -> bytes:
+        data = bytearray()
         try:
             with closing(self.open(name)) as file:
-                return file.read(HEAD_BYTES)
+                while len(data) < HEAD_BYTES and (piece := file.read(min(_HEAD_STEP, HEAD_BYTES - len(data)))):
+                    data += piece
         except (UnreadableFile, OSError):
-            return b""
+            pass  # the beginning of a damaged file tells to which tool it belongs, so that a report can name it
+        return bytes(data)
 
     def read(self, name: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
         with closing(self.open(name)) as file:
@@ -224,7 +229,7 @@ class ZipTree(_BaseTree):
 class _BoundedFile(io.RawIOBase):
     """A stream that stops when it has far more bytes than its compressed data explains."""
 
-    def __init__(self, file: IO[bytes], name: str, size: int) -> None:
+    def __init__(self, file: _ByteReader, name: str, size: int) -> None:
         self._file, self._name = file, name
         self._remaining = max(RATIO_FREE_BYTES, size * MAX_RATIO)
 
@@ -245,6 +250,41 @@ class _BoundedFile(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class _ZstdFile:
+    """The decompressed bytes of a zstd file. The reader of the library does not report that a file is truncated."""
+
+    def __init__(self, file: IO[bytes], decompressor: Any) -> None:
+        self._file, self._decompressor = file, decompressor
+        self._frame: Any = None
+        self._next_input = b""
+        self._output, self._position = b"", 0
+
+    def read(self, size: int) -> bytes:
+        while self._position >= len(self._output):
+            data = self._next_input or self._file.read(_ZSTD_STEP)
+            if not data:
+                if self._frame is not None:
+                    raise ValueError("The compressed data ends too early.")
+                return b""
+            frame = self._frame or self._decompressor.decompressobj()
+            self._output, self._position = frame.decompress(data), 0
+            self._next_input, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+        data = self._output[self._position : self._position + size]
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ByteReader(Protocol):
+    """What a bounded file reads from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
 
 
 def open_tree(path: Path) -> FileTree:
@@ -270,8 +310,7 @@ def _decompress(file: IO[bytes], name: str, size: int) -> IO[bytes]:
         return file
     import zstandard  # noqa: PLC0415  only for compressed files
 
-    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    reader = decompressor.stream_reader(file, read_across_frames=True, closefd=True)
+    reader = _ZstdFile(file, zstandard.ZstdDecompressor(max_window_size=1 << 27))
     return io.BufferedReader(_BoundedFile(reader, name, size))
 
 
@@ -283,5 +322,5 @@ def _is_inside(entry: zipfile.ZipInfo) -> bool:
 
 
 def _unreadable(name: str, error: Exception) -> UnreadableFile:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).removesuffix(".")
     return UnreadableFile(f"{name} cannot be read: {reason or type(error).__name__}.")
