@@ -205,7 +205,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Its fields are those of a `Message` that the caller may set: `role`, `parts`, `format`, `native`, `model`, `tokens`,
     `input_tokens`, `output_tokens`, `state`, `error`, `metadata`, `created_at`, `key`. It has no `to_dict()`.
 
-    `created_at` accepts every kind of time (`TimeLike`) before the year 10000 and reads as a `datetime` in UTC; a
+    `created_at` accepts every kind of time ([TimeLike]) before the year 10000 and reads as a `datetime` in UTC; a
     fraction of a millisecond is cut off. `None` is the time at which the message is stored. The property
     `draft.created_at_ms` is the same time in milliseconds since 1970.
 

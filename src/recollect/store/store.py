@@ -275,8 +275,9 @@ class Store:
         - `id_prefix`: only sessions whose id begins with this text, such as `"app:"`.
         - `metadata`: only sessions whose metadata has all of these fields, each with this value. Only the top level of
           the metadata is compared, and only with a text, a number, `True`, `False` or `None`; `None` matches a field
-          that is `None`, not a missing one. A number has its type: 1 does not match 1.0. No index covers metadata, so
-          combine this filter with another one in a large store.
+          that is `None`, not a missing one. A number has its type: 1 does not match 1.0. The name of a field cannot
+          contain NUL or a lone surrogate. No index covers metadata, so combine this filter with another one in a large
+          store.
         - `role`, `tool`: only sessions with a message of this role, or with a call of this tool, on any branch. A
           message that a fork shares counts for the session that wrote it. If few sessions match, this takes longer than
           other lists.
