@@ -252,7 +252,7 @@ class TestOlderFile:
         recollect.restore(migrations.backup_path(filled_path, LATEST), tmp_path / "back.db")
         with recollect.open(tmp_path / "back.db") as store:
             assert store.get_session("cli:late").message_count == 300
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
 
     def test_an_earlier_backup_is_not_overwritten(self, filled_path):
         copy = migrations.backup_path(filled_path, LATEST)

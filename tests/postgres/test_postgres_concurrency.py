@@ -93,7 +93,7 @@ def test_check_with_repair_and_prune_are_safe_while_others_write(postgres):
     run_concurrently(run_writers, check_and_prune)
     with recollect.open(postgres) as store:
         report = store.maintenance.check()
-        assert (report.problems, report.found) == ((), ())
+        assert (report.problems, report.findings) == ((), ())
         assert sorted((session.id, session.message_count) for session in store.list_sessions()) == [
             ("one", 25), ("shared", 1), ("three", 25), ("two", 25),
         ]  # fmt: skip

@@ -100,7 +100,7 @@ STORE_WIDE = {
     ),
     "stats": lambda store: store.stats().messages == 0,
     "tools.stats": lambda store: store.tools.stats() == [],
-    "maintenance.check": lambda store: store.maintenance.check(repair=True).found == (),
+    "maintenance.check": lambda store: store.maintenance.check(repair=True).findings == (),
     "maintenance.recover": lambda store: store.maintenance.recover() == [],
     "shown_counts": lambda store: store.shown_counts(["cli:one", "cli:fork"]) == [0, 0],
     "message": lambda store: has_no_message(store, "hers"),
