@@ -137,7 +137,9 @@ class TestBackup:
             store.maintenance.backup(copy)
         with recollect.open(copy) as store:
             assert len(store.session("a").messages()) == 600
-            assert store.maintenance.check().findings == ()  # every page has a checksum, also those written before page 1
+            assert (
+                store.maintenance.check().findings == ()
+            )  # every page has a checksum, also those written before page 1
 
     def test_backup_of_a_large_store_with_pages_in_the_wal(self, path, tmp_path):
         with recollect.open(path) as store:

@@ -73,7 +73,7 @@ def test_check_with_repair_and_prune_are_safe_while_others_write(postgres):
                 session.append({"role": "user", "content": [IMAGE, {"type": "text", "text": f"{name} {n}"}]})
                 if n % 5 == 4:
                     session.update(title=f"{name} {n}")
-                    session.pin_message(session.message_count)
+                    session.mark_message(session.message_count, {"pinned": True})
                     store.session(f"{name}:{n}").append({"role": "user", "content": [IMAGE]})
                     store.erase_session(f"{name}:{n}")
 

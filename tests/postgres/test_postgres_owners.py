@@ -44,7 +44,7 @@ def ann(postgres):
             },
             key="k",
         )
-        session.pin_message(1)
+        session.mark_message(1, {"pinned": True})
         session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text="first"),), key="hers"))
         session.replace_message(session.message(key="hers").id, user_message("second"))
         session.snapshots.add("summary", "so far")
@@ -146,7 +146,6 @@ SESSION = {
     "compactions.latest": lambda s: s.compactions.latest(),
     "snapshots.add": lambda s: s.snapshots.add("summary", "mine"),
     "snapshots.list": lambda s: s.snapshots.list(),
-    "pin_message": lambda s: s.pin_message("1.1"),
     "stats": lambda s: s.stats(),
     "turns.resume": lambda s: s.turns.resume("1.1"),
     "presence.arrive": lambda s: s.presence.arrive("terminal"),

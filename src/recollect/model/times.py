@@ -10,7 +10,7 @@ from recollect.errors import InvalidValue, format_value
 from recollect.model.value import parse_iso
 
 TimeLike = int | str | datetime.datetime | datetime.date
-"""A time from 1970 on: an `int` in milliseconds, a `datetime`, a `date`, or ISO 8601 text; UTC if it has no time zone."""
+"""A time from 1970 on: an `int` of milliseconds, a `datetime`, a `date`, or ISO 8601 text; UTC if it has no zone."""
 
 DurationLike = float | str | datetime.timedelta
 """A duration: text such as `"30d"`, `"1d 12h"` or `"2 weeks"`, a `timedelta`, or a number of seconds."""

@@ -475,24 +475,13 @@ class AsyncSession(SessionFields):
         self._set_info(result.session)
         return result.compaction
 
-    async def pin_message(self, id: MessageId, *, pinned: bool = True) -> Message:
-        """Pin the message with this `id` so that every history includes it, and return the message.
-
-        A pin is `{"pinned": true}` in the message's metadata, which you may also set when you append it. The message is
-        pinned in every fork that shares it.
-        """
-        pinned = validation.check_flag("pinned", pinned)
-        message = await self.store._run(storage.edits.set_pinned(self.store._scope(), self.id, id, pinned=pinned))
-        await self.refresh()
-        return message
-
     async def mark_message(self, id: MessageId, metadata: dict[str, Any], *, expected: int | None = None) -> Message:
         """Change keys of the metadata of the message with this `id`, and return the message.
 
         The message is marked in every fork that shares it.
 
-        - `metadata`: the keys to set, with any JSON values. `None` removes a key; keys that you do not pass stay. The
-          key `pinned` pins and unpins the message, as `pin_message()` does.
+        - `metadata`: the keys to set, with any JSON values. `None` removes a key; keys that you do not pass stay.
+          `{"pinned": True}` pins the message, so that every history includes it; `{"pinned": None}` unpins it.
         - `expected`: the revision that the session must have, otherwise `StaleRevision` is raised; see [Revisions].
 
         ```python
