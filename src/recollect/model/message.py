@@ -480,7 +480,8 @@ class MessageColumns(NamedTuple):
 class ToolCall(Value, frozen=True, kw_only=True, gc=False):
     """The state of one tool call: pending, running, then success, error or cancelled.
 
-    The arguments and the result are in the parts of the messages.
+    It is a small row without the content of messages. `session.message(call.message).parts[call.part].input` is the
+    arguments, and `session.message(call.result_message).parts[call.result_part].output` the result.
 
     - `message`, `part`: id of the message with the call, and index of the part in it.
     - `call_id`, `tool`: the provider's id of the call, and the tool's name.

@@ -237,8 +237,8 @@ class Session(SessionFields):
           them.
           - The cursor is a message, its id or its position. In both directions, the id of a message that you have read
             is the cursor of the next page. A message that is not on the active path raises `MessageNotFound`, for
-            example after a rewind; a deleted message is a valid cursor. A position may be any number from 0 on, also
-            after the end.
+            example after a rewind; a deleted message is a valid cursor. A position may be any non-negative number, also
+            one after the end.
           - A time (a `datetime`, a `date` or ISO 8601 text; UTC without a time zone) selects the messages whose
             `created_at` is later or earlier, in the order of their positions. Messages can be older than those before
             them, for example after an import. So the store compares the time with every message of the range, about 1
