@@ -247,7 +247,7 @@ def value_fields(name: str, cls: type) -> str:
 
 
 def value_section(name: str) -> Section:
-    """Return the section of a value: its fields, its constructor if programs call it, its docstring, and its methods."""
+    """Return the section of a value: its fields, its constructor if programs call it, its docstring, its methods."""
     cls = public_object(f"{public_names()[name]}.{name}")
     constructor = plain_signature(name, cls) if name in ("Draft", "CompactionPolicy") else ""
     text = f"{import_line(name)}\n\n{value_fields(name, cls)}{constructor}{docstring(cls, name)}"

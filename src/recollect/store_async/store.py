@@ -178,8 +178,8 @@ class AsyncStore:
 
         `session.id`, JSON exports and all JSON output contain the exact id. Where a person reads it (the command line,
         the chat, Markdown and HTML exports, the web app, the server log, messages of errors), every character that is
-        not printable is escaped, such as `\n`, `\x1b` or `\u202e`. A backslash stays as it is, so the escaped form is only
-        for reading.
+        not printable is escaped, such as `\n`, `\x1b` or `\u202e`. A backslash stays as it is, so the escaped form is
+        only for reading.
 
         An id with a colon is a stable key, `channel:rest`: it sets the session's `channel` and `channel_id`, unless the
         channel is not printable or has more than 512 characters, or the rest contains NUL. [channels.md] lists the keys
