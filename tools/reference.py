@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -215,11 +216,41 @@ def plain_signature(name: str, function: Callable[..., Any]) -> str:
     return f"```py\n{name}{text}\n```\n\n"
 
 
+def field_annotations(cls: type) -> dict[str, ast.expr]:
+    """Return the annotations of the public fields and properties of a value, without those of a public base class."""
+    annotations: dict[str, ast.expr] = {}
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("recollect.")]
+    for base in reversed([base for base in bases if base is cls or base.__name__ not in public_names()]):
+        for node in parse_class(base).body:
+            if isinstance(node, ast.AnnAssign):
+                annotations[ast.unparse(node.target)] = node.annotation
+            elif isinstance(node, ast.FunctionDef) and isinstance(vars(base).get(node.name), property) and node.returns:
+                annotations[node.name] = node.returns
+    return {name: each for name, each in annotations.items() if not name.startswith("_")}
+
+
+def format_field(name: str, annotation: ast.expr) -> str:
+    """Return a field with its type. A time is a datetime that is computed from its milliseconds."""
+    text = ast.unparse(annotation)
+    if name.endswith("_at_ms"):
+        name, text = name.removesuffix("_ms"), text.replace("int", "datetime")
+    text = re.sub(r"Annotated\[(\w+), .*\]", r"\1", expand_private_aliases(text))
+    line = f"{name}: {format_annotation(text, None)}".replace("'", '"')
+    return textwrap.fill(line, MAX_SIGNATURE_LENGTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def value_fields(name: str, cls: type) -> str:
+    """Return the fields and properties of a value with their types, as a fenced block."""
+    lines = [format_field(*each) for each in field_annotations(cls).items()]
+    body = textwrap.indent("\n".join(lines), "    ")
+    return f"```py\nclass {name}:\n{body}\n```\n\n" if lines else ""
+
+
 def value_section(name: str) -> Section:
-    """Return the section of a value: its constructor if programs call it, its docstring, and its methods."""
+    """Return the section of a value: its fields, its constructor if programs call it, its docstring, its methods."""
     cls = public_object(f"{public_names()[name]}.{name}")
     constructor = plain_signature(name, cls) if name in ("Draft", "CompactionPolicy") else ""
-    text = f"{import_line(name)}\n\n{constructor}{docstring(cls, name)}"
+    text = f"{import_line(name)}\n\n{value_fields(name, cls)}{constructor}{docstring(cls, name)}"
     for member in list_members(cls):
         if inspect.isfunction(member.value) and member.name in vars(cls) and member.name != "to_dict":
             text += f"\n\n{plain_signature(f'{name}.{member.name}', member.value)}{member.docstring}"
@@ -251,12 +282,17 @@ def read_aliases() -> dict[str, tuple[str, str]]:
     return aliases
 
 
-def alias_definition(name: str) -> str:
-    """Return the definition of an alias, with private aliases replaced by theirs; nothing if other names remain."""
-    text = read_aliases()[name][0]
+def expand_private_aliases(text: str) -> str:
+    """Return an annotation with the definitions of private aliases in place of their names."""
     for each in re.findall(r"\b[A-Z]\w*", text):
         if each not in public_names() and each in read_aliases():
             text = re.sub(rf"\b{each}\b", read_aliases()[each][0], text)
+    return text
+
+
+def alias_definition(name: str) -> str:
+    """Return the definition of an alias, with private aliases replaced by theirs; nothing if other names remain."""
+    text = expand_private_aliases(read_aliases()[name][0])
     names = set(re.findall(r"\b[A-Z]\w*", re.sub(r'"[^"]*"', "", text)))
     return f"{name} = {text}" if names <= public_names().keys() | FOREIGN_NAMES else ""
 

@@ -131,7 +131,7 @@ def test_a_check_of_a_file_covers_every_owner(call, shared):
     document = json.loads(call("db", "check", "--json", code=5).stdout)
     assert (document["owners"], document["everyone"], document["ok"]) == (["", "ann", "bob"], True, False)
     # The other program also wrote pages without checksums, which are problems of another kind.
-    owners = [each["owner"] for each in document["found"] if each["kind"] == "counter"]
+    owners = [each["owner"] for each in document["findings"] if each["kind"] == "counter"]
     assert owners == ["bob"]
     result = call("db", "check", "--owner", "ann", code=5)
     assert "Only owner ann." in result.stderr

@@ -221,7 +221,7 @@ class TestTransfer:
 class TestDatabase:
     def test_check(self, call, session):
         document = json.loads(call("db", "check", "--json").stdout)
-        assert (document["ok"], document["found"]) == (True, [])
+        assert (document["ok"], document["findings"]) == (True, [])
         assert "no problems found" in call("db", "check").stderr
         assert "no problems found" in call("db", "check", "--quick", "--repair").stderr
 

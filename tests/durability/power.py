@@ -317,7 +317,9 @@ def check_with_recollect(disk: str, acknowledged_counts: dict[str, int]) -> None
     folder = os.path.dirname(disk) + "-copy"
     shutil.copytree(os.path.dirname(disk), folder)
     with recollect.open(os.path.join(folder, os.path.basename(disk))) as store:
-        problems = [finding for finding in store.maintenance.check().found if finding.kind not in ("history", "turn")]
+        problems = [
+            finding for finding in store.maintenance.check().findings if finding.kind not in ("history", "turn")
+        ]
         assert not problems, problems[0]
         for session_id in acknowledged_counts:
             store.session(session_id).append({"role": "user", "content": "after the power failure"})

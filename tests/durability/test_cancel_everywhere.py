@@ -70,8 +70,8 @@ async def _delete_and_restore_session(store) -> None:
 
 
 async def _pin_and_unpin(session) -> None:
-    await session.pin_message("1.2")
-    await session.pin_message("1.2", pinned=False)
+    await session.mark_message("1.2", {"pinned": True})
+    await session.mark_message("1.2", {"pinned": None})
 
 
 async def _delete_and_restore_message(session) -> None:
@@ -112,7 +112,7 @@ SESSION = {
     "compactions.latest": lambda session: session.compactions.latest(),
     "snapshots.add": lambda session: session.snapshots.add("summary", "so far"),
     "snapshots.list": lambda session: session.snapshots.list(),
-    "pin_message": _pin_and_unpin,
+    "mark_message mark_message": _pin_and_unpin,
     "delete_messages restore_messages": _delete_and_restore_message,
     "delete_messages pop": _delete_and_pop,
     "replace_message": _replace_and_erase,

@@ -127,7 +127,7 @@ class TestBackup:
             store.maintenance.backup(copy)
         with recollect.open(copy) as store:
             check_order(store.session("a").messages())
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
             assert store._engine._file.writer.execute("PRAGMA journal_mode").get == "wal"  # pyright: ignore[reportAttributeAccessIssue]
 
     def test_backup_of_a_large_store_in_memory(self, tmp_path):
@@ -137,7 +137,9 @@ class TestBackup:
             store.maintenance.backup(copy)
         with recollect.open(copy) as store:
             assert len(store.session("a").messages()) == 600
-            assert store.maintenance.check().found == ()  # every page has a checksum, also those written before page 1
+            assert (
+                store.maintenance.check().findings == ()
+            )  # every page has a checksum, also those written before page 1
 
     def test_backup_of_a_large_store_with_pages_in_the_wal(self, path, tmp_path):
         with recollect.open(path) as store:
@@ -150,7 +152,7 @@ class TestBackup:
             assert len(store.session("a").messages()) == 300
             recollect.restore(kept_path, path)
             assert len(store.session("a").messages()) == 301
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
 
     def test_backup_of_a_large_store_that_another_program_changed(self, path, tmp_path):
         with recollect.open(path) as store:
@@ -164,7 +166,7 @@ class TestBackup:
         recollect.restore(copy, tmp_path / "back.db")
         with recollect.open(tmp_path / "back.db") as store:
             assert len(store.session("a").messages()) == 600
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
 
     def test_backup_and_restore_with_a_file_size_limit_raise(self, path, tmp_path, limit_file_size):
         with recollect.open(path) as store:
@@ -263,7 +265,7 @@ class TestRestore:
         assert os.stat(kept_path).st_mode & 0o777 == 0o600
         for target, count, title in ((path, 3, "Before"), (kept_path, 5, "After"), (backup, 3, "Before")):
             with recollect.open(target) as store:
-                assert store.maintenance.check().found == ()
+                assert store.maintenance.check().findings == ()
                 assert (len(store.session("a").messages()), store.session("a").title) == (count, title)
                 assert (store.get_session("new") is not None) == (target == kept_path)
             check_database(target)
@@ -300,7 +302,7 @@ class TestRestore:
             check_order(session.messages())
             with pytest.raises(recollect.SessionNotFound):
                 store.session("new", create=False)
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
         check_database(path)
 
     def test_restore_while_processes_write(self, backup, path, spawn, check_database):
@@ -387,7 +389,7 @@ class TestRestore:
         recollect.restore(copy, target, verify=False)
         with recollect.open(target) as store:
             assert len(store.session("a").messages()) == 600
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
 
     @pytest.mark.parametrize("damage", ["text", "pages", "schema"])
     def test_restore_over_a_damaged_store(self, backup, path, damage):
@@ -402,7 +404,7 @@ class TestRestore:
         kept_path = recollect.restore(backup, path)
         assert pages(kept_path)[1:] == pages_before[1:]
         with recollect.open(path) as store:
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
             assert len(store.session("a").messages()) == 3
 
     def test_restore_over_a_foreign_database_is_refused(self, backup, tmp_path):
@@ -524,7 +526,7 @@ class TestCheck:
             session.append([user_message(number) for number in range(4)])
             store.session("trash").append(user_message("x"))
             store.delete_session("trash")
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
         return path
 
     @pytest.mark.parametrize("name", DAMAGE)
@@ -536,9 +538,9 @@ class TestCheck:
             matches = [finding for finding in findings.problems if finding.kind == kind and text in finding.message]
             assert matches, findings
             assert not findings.ok
-            assert all(finding.advice for finding in findings.found)
+            assert all(finding.advice for finding in findings.findings)
             repair_report = store.maintenance.check(repair=True)
-            assert any(text in finding.message for finding in repair_report.repaired) == derivable, repair_report
+            assert any(text in finding.message for finding in repair_report.repairs) == derivable, repair_report
             assert store.maintenance.check().ok == derivable
 
     def test_an_outdated_title_sort_key_is_only_a_notice(self, filled_path):
@@ -547,8 +549,8 @@ class TestCheck:
         execute_directly(filled_path, "UPDATE titles SET folded = lower('Été') WHERE session = 1")
         with recollect.open(filled_path) as store:
             assert store.maintenance.check().ok
-            assert store.maintenance.check(repair=True).repaired
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check(repair=True).repairs
+            assert store.maintenance.check().findings == ()
 
     def test_check_finds_a_flipped_bit_by_the_checksum(self, filled_path):
         with open(filled_path, "r+b") as file:
@@ -585,7 +587,7 @@ class TestCheck:
                 assert not (await store.maintenance.check(progress=lambda *counts: progress_calls.append(counts))).ok
                 assert progress_calls == [(3, 3)]
                 assert (await store.maintenance.check(repair=True)).ok
-                assert (await store.maintenance.check()).found == ()
+                assert (await store.maintenance.check()).findings == ()
                 assert (await store.session("a")).message_count == 8
 
         asyncio.run(check_and_repair())
@@ -641,4 +643,4 @@ def test_an_engine_without_a_file_raises_not_supported(path):
                 action()
         findings = store.maintenance.check()
         assert findings.ok
-        assert "structure" not in findings.checked
+        assert "structure" not in findings.checks

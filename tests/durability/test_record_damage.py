@@ -47,7 +47,7 @@ def test_records_of_a_missing_session_are_reported_and_removed(path):
     assert [kind for kind, _, _ in findings(path, deep=False)] == ["record"]
     with recollect.open(path) as store:
         report = store.maintenance.check(deep=False, repair=True)
-        assert [item.repaired for item in report.found] == [True]
+        assert [item.repaired for item in report.findings] == [True]
         assert len(store.records.list("kind", limit=1_000)) == 600
     assert findings(path) == []
 

@@ -252,7 +252,7 @@ class TestOlderFile:
         recollect.restore(migrations.backup_path(filled_path, LATEST), tmp_path / "back.db")
         with recollect.open(tmp_path / "back.db") as store:
             assert store.get_session("cli:late").message_count == 300
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
 
     def test_an_earlier_backup_is_not_overwritten(self, filled_path):
         copy = migrations.backup_path(filled_path, LATEST)
@@ -364,6 +364,30 @@ class TestOlderFile:
             assert store.get_session("cli:a").message_count == 40
         assert query(filled_path, "PRAGMA user_version") == [(LATEST + 2,)]
         assert os.path.exists(migrations.backup_path(filled_path, LATEST))
+
+    @pytest.mark.parametrize("columns", ["open_turns", "branch|last|open_turns"])
+    def test_a_file_of_the_first_versions_lacks_columns_of_sessions(self, path, columns):
+        """Migration 1 did not create them at first."""
+        number, name, text = sql.migrations("sqlite")[0]
+        head, table, rest = text.partition("CREATE TABLE sessions (")
+        early_text = head + table + re.sub(rf"\n    (?:{columns}) INTEGER.*", "", rest, count=columns.count("|") + 1)
+        open(path, "wb").close()
+        migrate(path, [(number, name, early_text)])
+        execute(
+            path,
+            "INSERT INTO trees (key, owner, branches) VALUES (1, '', 2)",
+            "INSERT INTO sessions (key, owner, id, tree, created_at, updated_at, active_at) "
+            "VALUES (1, '', 'a', 1, 5, 5, 5), (2, '', 'b', 1, 5, 5, 5)",
+            "INSERT INTO branches (key, tree, number, session, last, open_turn, created_at) "
+            "VALUES (1, 1, 1, 1, 4, 1, 5), (2, 1, 2, 2, 3, NULL, 5)",
+            "UPDATE sessions SET head = key",
+            with_checksums=True,
+        )
+        if columns == "open_turns":
+            execute(path, "UPDATE sessions SET branch = key, last = 5 - key", with_checksums=True)
+        recollect.open(path).close()
+        rows = query(path, "SELECT id, branch, last, open_turns FROM sessions ORDER BY id")
+        assert rows == [("a", 1, 4, 1), ("b", 2, 3, 0)]
 
 
 class TestNewerFile:

@@ -379,7 +379,7 @@ def test_a_page_of_messages_read_before_a_change_shows_the_change(open_scripted_
     response.wait_until_held()
     last = page.evaluate("() => recollect.view().last")
     message = f"1.{last + 2 - last % 2}"
-    session.pin_message(message)
+    session.mark_message(message, {"pinned": True})
     page.wait_for_function("(revision) => recollect.view().revision >= revision", arg=session.refresh().revision)
     response.release()
     expect(page.locator(f'[data-do=pin-message][data-at="{message}"]')).to_have_attribute("data-pinned", "1")

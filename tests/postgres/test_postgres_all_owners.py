@@ -84,12 +84,12 @@ def test_db_check_finds_a_damaged_row_of_any_owner(run_command, admin, role):
     assert (report["ok"], report["owners"], report["everyone"], report["unread"]) == (
         False, ["", "alice", "bob"], True, {},
     )  # fmt: skip
-    assert {(problem["owner"], problem["kind"]) for problem in report["found"]} == {
+    assert {(problem["owner"], problem["kind"]) for problem in report["findings"]} == {
         ("alice", "counter"), ("bob", "branch"), ("bob", "message"),
     }  # fmt: skip
     run_command(role, "db", "check", "--repair", code=5)  # a missing branch cannot be repaired
     report = json.loads(run_command(role, "db", "check", "--json", code=5))
-    assert {problem["owner"] for problem in report["found"]} == {"bob"}
+    assert {problem["owner"] for problem in report["findings"]} == {"bob"}
 
 
 @pytest.mark.parametrize("role", ["owner of the tables", "ordinary"])

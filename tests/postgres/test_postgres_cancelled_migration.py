@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 import pytest
 from test_postgres_settings_migration import kill_migration
@@ -16,12 +18,29 @@ MIGRATIONS = sql.migrations("postgres")
 OWNERS = ("", "ann")
 
 
-@pytest.fixture
-def url(databases):
+STATUS_COLUMN = "status recollect.call_status NOT NULL"
+# The column of a database that was created before migration 1 had the domain.
+STATUS_COLUMN_WITHOUT_DOMAIN = """
+status text COLLATE "C" NOT NULL CHECK (status IN ('pending', 'running', 'success', 'error', 'canceled'))
+"""
+
+
+def without_domain(text: str) -> str:
+    """Return a migration as an early version applied it."""
+    text = re.sub("CREATE DOMAIN recollect.call_status .*?;", "", text, flags=re.DOTALL)
+    return text.replace(STATUS_COLUMN, STATUS_COLUMN_WITHOUT_DOMAIN)
+
+
+@pytest.fixture(params=["with domain", "without domain"])
+def url(databases, request):
     """Create a database of schema version 7 with messages and tool calls of two owners, and yield its URL."""
     name = databases.make()
     url = databases.url_of(name, "plain")
-    prepare_schema(Address(url), "", 10, MIGRATIONS[:7])
+    migrations = MIGRATIONS[:7]
+    if request.param == "without domain":
+        migrations = [(number, title, without_domain(text)) for number, title, text in migrations]
+        assert migrations != MIGRATIONS[:7]
+    prepare_schema(Address(url), "", 10, migrations)
     with psycopg.connect(databases.url_of(name, "postgres")) as connection:
         for tree, owner in enumerate(OWNERS):
             connection.cursor().executemany(

@@ -66,7 +66,7 @@ def test_sessions_are_listed_shown_and_searched(run_command, session):
 def test_db_check_finds_no_problem(run_command, session):
     report = json.loads(run_command("db", "check", "--json"))
     assert report["ok"]
-    assert "counters" in report["checked"]
+    assert "counters" in report["checks"]
 
 
 def test_an_export_can_be_imported(run_command, session, tmp_path):

@@ -73,7 +73,7 @@ def test_check_with_repair_and_prune_are_safe_while_others_write(postgres):
                 session.append({"role": "user", "content": [IMAGE, {"type": "text", "text": f"{name} {n}"}]})
                 if n % 5 == 4:
                     session.update(title=f"{name} {n}")
-                    session.pin_message(session.message_count)
+                    session.mark_message(session.message_count, {"pinned": True})
                     store.session(f"{name}:{n}").append({"role": "user", "content": [IMAGE]})
                     store.erase_session(f"{name}:{n}")
 
@@ -93,7 +93,7 @@ def test_check_with_repair_and_prune_are_safe_while_others_write(postgres):
     run_concurrently(run_writers, check_and_prune)
     with recollect.open(postgres) as store:
         report = store.maintenance.check()
-        assert (report.problems, report.found) == ((), ())
+        assert (report.problems, report.findings) == ((), ())
         assert sorted((session.id, session.message_count) for session in store.list_sessions()) == [
             ("one", 25), ("shared", 1), ("three", 25), ("two", 25),
         ]  # fmt: skip

@@ -236,7 +236,7 @@ def test_check_repairs_parent_ids_and_delegate_counts(databases, database):
                 "UPDATE recollect.sessions SET delegates = delegates - 1, parent_id = 'b' WHERE id <> 'b'"
             )
         assert {problem.session for problem in store.maintenance.check().problems} == {"a", "a:delegate:x"}
-        assert {finding.repaired for finding in store.maintenance.check(repair=True).found} == {True}
+        assert {finding.repaired for finding in store.maintenance.check(repair=True).findings} == {True}
         assert store.maintenance.check().problems == ()
         relatives = {
             session.id: (session.parent, session.delegate_count) for session in store.list_sessions(delegates=True)
@@ -258,7 +258,7 @@ def test_check_repairs_the_rows_of_labels(databases, database):
             ("label", "a"),
             ("label", "b"),
         }
-        assert {finding.repaired for finding in store.maintenance.check(repair=True).found} == {True}
+        assert {finding.repaired for finding in store.maintenance.check(repair=True).findings} == {True}
         assert (store.maintenance.check().problems, ann.maintenance.check().problems) == ((), ())
         assert [session.id for session in store.list_sessions(label="y")] == ["a"]
         assert [session.id for session in store.list_sessions(label="x")] == ["a"]

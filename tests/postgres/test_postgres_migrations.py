@@ -143,7 +143,7 @@ def test_migrations_fill_new_columns_for_every_owner(databases, empty_url):
             assert [(session.id, session.delegate_count) for session in store.list_sessions()] == [("a", 1)]
             report = store.maintenance.check(repair=True)
             assert report.problems == ()
-            assert [finding.kind for finding in report.found] == ["title"]
+            assert [finding.kind for finding in report.findings] == ["title"]
     with psycopg.connect(empty_url) as connection:
         assert connection.execute("SELECT DISTINCT owner FROM recollect.sessions").fetchall() == [("",)]
         assert connection.execute("SELECT DISTINCT owner FROM recollect.messages").fetchall() == [("",)]

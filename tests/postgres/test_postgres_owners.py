@@ -44,7 +44,7 @@ def ann(postgres):
             },
             key="k",
         )
-        session.pin_message(1)
+        session.mark_message(1, {"pinned": True})
         session.append(recollect.Draft(role="user", parts=(recollect.TextPart(text="first"),), key="hers"))
         session.replace_message(session.message(key="hers").id, user_message("second"))
         session.snapshots.add("summary", "so far")
@@ -100,7 +100,7 @@ STORE_WIDE = {
     ),
     "stats": lambda store: store.stats().messages == 0,
     "tools.stats": lambda store: store.tools.stats() == [],
-    "maintenance.check": lambda store: store.maintenance.check(repair=True).found == (),
+    "maintenance.check": lambda store: store.maintenance.check(repair=True).findings == (),
     "maintenance.recover": lambda store: store.maintenance.recover() == [],
     "shown_counts": lambda store: store.shown_counts(["cli:one", "cli:fork"]) == [0, 0],
     "message": lambda store: has_no_message(store, "hers"),
@@ -146,7 +146,6 @@ SESSION = {
     "compactions.latest": lambda s: s.compactions.latest(),
     "snapshots.add": lambda s: s.snapshots.add("summary", "mine"),
     "snapshots.list": lambda s: s.snapshots.list(),
-    "pin_message": lambda s: s.pin_message("1.1"),
     "stats": lambda s: s.stats(),
     "turns.resume": lambda s: s.turns.resume("1.1"),
     "presence.arrive": lambda s: s.presence.arrive("terminal"),

@@ -190,8 +190,8 @@ def test_a_message_is_pinned_by_a_fork_while_its_stream_is_closed(store, admin):
     def make_pair():
         session, stream, fork = open_stream(store, next(names))
         streams.append((session, stream))
-        return close_operation(store, session, stream), storage.edits.set_pinned(
-            store._scope(), fork.id, stream.id, pinned=True
+        return close_operation(store, session, stream), storage.edits.mark(
+            store._scope(), fork.id, stream.id, {"pinned": True}
         )
 
     assert run_every_schedule(store, admin, make_pair) > 10

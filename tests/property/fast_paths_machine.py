@@ -555,8 +555,8 @@ class FastPathComparison(RuleBasedStateMachine):
         change=st.sampled_from([
             lambda handle, position: handle.delete_messages([position]),
             lambda handle, position: handle.restore_messages([position]),
-            lambda handle, position: handle.pin_message(position),
-            lambda handle, position: handle.pin_message(position, pinned=False),
+            lambda handle, position: handle.mark_message(position, {"pinned": True}),
+            lambda handle, position: handle.mark_message(position, {"pinned": None}),
         ]),
     )  # fmt: skip
     def change_a_message(self, number, position, change):

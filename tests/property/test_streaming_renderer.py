@@ -77,7 +77,7 @@ def test_unusual_messages_render_the_same(session, format):
     fork.append(Draft(role="user", parts=(TextPart(text="\ud800"),), format=format))
     assert_same_history(fork, format)
     fork.delete_messages([fork.messages()[2]])
-    fork.pin_message(fork.messages()[1])
+    fork.mark_message(fork.messages()[1], {"pinned": True})
     assert_same_history(fork, format)
     fork.compact(before=fork.messages()[6], summary="before")
     assert_same_history(fork, format)

@@ -109,7 +109,7 @@ def act(session: recollect.Session, name: str, argument: Any) -> recollect.Sessi
         elif name == "delete":
             session.delete_messages([argument])
         elif name == "pin":
-            session.pin_message(argument)
+            session.mark_message(argument, {"pinned": True})
         elif name == "rewind":
             session.rewind(argument)
         elif name == "fork":
@@ -216,14 +216,14 @@ def test_a_pinned_result_makes_its_compacted_call_active(session):
     session.compact(before=4, summary="s")
     session.append([*filler(20), result_message("x")])
     assert_tails(session)
-    session.pin_message(session.messages(last=1)[0])
+    session.mark_message(session.messages(last=1)[0], {"pinned": True})
     assert session.history("anthropic", last=1).repairs[0].call_id == "x"
     assert_tails(session)
 
 
 def test_a_pinned_call_before_a_compacted_range_makes_its_result_active(session):
     session.append([call_message("x"), *filler(3), result_message("x"), *filler(30)])
-    session.pin_message(1)
+    session.mark_message(1, {"pinned": True})
     session.compact(before=20, summary="s")
     session.append(filler(30, "n"))
     assert [message.position for message in session.messages(active=True)][:4] == [1, 2, 5, 20]
@@ -233,7 +233,7 @@ def test_a_pinned_call_before_a_compacted_range_makes_its_result_active(session)
 def test_a_pinned_call_inside_a_compacted_range(session):
     session.append([user("q"), call_message("x"), *filler(100), call_message("y"), *filler(100)])
     session.compact(before=200, summary="s")
-    session.pin_message(103)
+    session.mark_message(103, {"pinned": True})
     session.append([result_message("y"), result_message("x"), *filler(3, "n")])
     assert [report.call_id for report in session.history("openai", last=5).repairs] == ["y"]
     assert_tails(session)
@@ -288,7 +288,7 @@ class TestCost:
                     for message in [user("q"), *exchange(f"c{n}")["openai"], {"role": "assistant", "content": "a"}]
                 ]
             )
-            session.pin_message(3)
+            session.mark_message(3, {"pinned": True})
             session.append({"role": "system", "content": "s"})
             for change in (
                 list,

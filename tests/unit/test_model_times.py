@@ -35,6 +35,14 @@ def test_an_invalid_time_is_refused(value):
 
 
 @pytest.mark.parametrize(
+    "value", [-1, "1969-12-31T23:59:59.999Z", datetime.date(1969, 1, 1), EPOCH - datetime.timedelta(1)]
+)
+def test_a_time_before_1970_is_refused_with_the_reason(value):
+    with pytest.raises(InvalidValue, match="created_at must not be before 1970, got '"):
+        parse_time(value, "created_at")
+
+
+@pytest.mark.parametrize(
     ("duration", "days"),
     [("1d", 1), ("24h", 1), ("1w", 7), ("1y", 365), ("1D 24H", 2), (86_400, 1), (86_400.0, 1), (datetime.timedelta(3), 3), ("0s", 0), ("1440m", 1),
      ("1 d", 1), ("1.5d", 1.5), ("12h30m 690 minutes", 1), ("2 weeks", 14)],

@@ -80,7 +80,7 @@ VALUES = [
         updated_at_ms=NOVEMBER_2025, active_at_ms=NOVEMBER_2025, last_message_at_ms=NOVEMBER_2025,
     ),
     Finding(kind="counter", message="m", advice="a", level="notice", session="s", repaired=True),
-    Findings(checked=("counters",), found=(Finding(kind="k", message="m", advice="a"),)),
+    Findings(checks=("counters",), findings=(Finding(kind="k", message="m", advice="a"),)),
     OptimizeReport(before=9, after=4),
     Backup(path="/b.db", bytes=9, schema=5, sessions=1, messages=2, active_at_ms=NOVEMBER_2025),
     PrunedSession(id="a", title="T", active_at_ms=NOVEMBER_2025, messages=2, bytes=9, reason="size"),

@@ -39,7 +39,7 @@ _VALID_ARGUMENTS: dict[str, Any] = {
     "sessions": ["a"], "ids": ["1.1"], "metadata": {"a": 1}, "ranges": [(0, None)],
 }  # fmt: skip
 _MESSAGE_METHODS = frozenset({
-    "message", "pin_message", "turns.resume", "mark_message", "replace_message", "message_versions",
+    "message", "turns.resume", "mark_message", "replace_message", "message_versions",
 })  # fmt: skip
 _EXCLUDED_METHODS = frozenset({"close"})
 

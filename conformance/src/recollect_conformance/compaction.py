@@ -252,11 +252,11 @@ class TestCompaction:
     def test_instructions_and_pinned_messages_are_not_replaced(self, store: Store, database: DatabaseUnderTest):
         session = store.session("a")
         session.append([{"role": "system", "content": "rules"}, *numbered_messages(6)])
-        session.pin_message(4)
+        session.mark_message(4, {"pinned": True})
         compaction = session.compact(before=6, summary="s")
         assert (compaction.from_position, compaction.to_position) == (2, 5)
         assert active_texts(session) == ["rules", "s", "m3", "m5", "m6"]
-        session.pin_message(4, pinned=False)
+        session.mark_message(4, {"pinned": None})
         assert active_texts(database.reopen().session("a")) == ["rules", "s", "m5", "m6"]
 
     def test_deleted_messages(self, store: Store):

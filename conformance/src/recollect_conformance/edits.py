@@ -483,8 +483,8 @@ class TestMarkMessage:
         session.append(numbered_messages(6))
         assert session.mark_message(1, {"pinned": True, "x": 1}).pinned
         assert session.history("openai", limit=1)[0]["content"] == "m1"
-        assert session.pin_message(1, pinned=False).metadata == {"x": 1}
-        assert session.pin_message(1).pinned
+        assert session.mark_message(1, {"pinned": None}).metadata == {"x": 1}
+        assert session.mark_message(1, {"pinned": True}).pinned
         for value in (None, False, "yes"):
             session.mark_message(1, {"pinned": True})
             assert not session.mark_message(1, {"pinned": value}).pinned

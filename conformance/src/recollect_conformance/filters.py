@@ -181,6 +181,17 @@ class TestFilters:
             expected = [f"rare{number:02}", f"plain{number:02}"]
             assert list_ids(store, metadata={name: "this"}) == expected, name
 
+    def test_a_field_whose_name_contains_nul_is_another_field(self, store: Store):
+        store.session("nul", metadata={"a\0b": 1, "\0": 2})
+        store.session("both", metadata={"a\0b": 1, "a": 2, "": 3})
+        for session in ("nul", "both"):
+            store.session(session).append({"role": "user", "content": "needle"})
+        expected = {"a": (2, ["both"]), "": (3, ["both"]), "b": (1, []), "a\\u0000b": (1, [])}
+        for name, (value, ids) in expected.items():
+            assert list_ids(store, metadata={name: value}) == ids, name
+            assert [hit.session for hit in store.search("needle", metadata={name: value})] == ids, name
+        assert list_ids(store, metadata={"a": 1}) == list_ids(store, metadata={"": 2}) == []
+
     def test_invalid_filters_are_refused(self, store: Store):
         invalid: list[dict[str, Any]] = [
             {"label": 5}, {"label": ["a", 5]}, {"label": "\ud800"}, {"label": b"a"}, {"external_id": 5},

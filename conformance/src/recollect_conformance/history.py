@@ -102,23 +102,23 @@ class TestHistory:
         session.append([tool_call_message("t"), tool_result_message("t")])
         session.append([{**message, "tokens": 10} for message in numbered_messages(300, first=601)])
         revision = session.revision
-        pinned = session.pin_message(3)
+        pinned = session.mark_message(3, {"pinned": True})
         assert (pinned.pinned, pinned.metadata, session.revision) == (True, {"pinned": True}, revision + 1)
-        session.pin_message("1.602")
+        session.mark_message("1.602", {"pinned": True})
         session = database.reopen().session("a")
         view = session.history("openai", budget=60)
         assert [message.get("content") for message in view][:1] == ["m3"]
         assert [message["role"] for message in view][1:3] == ["assistant", "tool"]
         assert view.repairs == []
-        assert session.pin_message(3, pinned=False).metadata is None
-        session.pin_message("1.602", pinned=False)
+        assert session.mark_message(3, {"pinned": None}).metadata is None
+        session.mark_message("1.602", {"pinned": None})
         assert message_contents(session.history("openai", budget=20)) == ["m899", "m900"]
         session.append({"role": "user", "content": "keep", "metadata": {"pinned": True, "by": "me"}})
         session.append(numbered_messages(300))
         assert message_contents(session.history("openai", budget=0))[0] == "keep"
-        assert session.pin_message(903, pinned=False).metadata == {"by": "me"}
+        assert session.mark_message(903, {"pinned": None}).metadata == {"by": "me"}
         with pytest.raises(MessageNotFound):
-            session.pin_message(9_999)
+            session.mark_message(9_999, {"pinned": True})
         check_counts(session)
 
     def test_a_pin_applies_to_the_message_in_every_fork(self, store: Store):
@@ -126,7 +126,7 @@ class TestHistory:
         session.append(numbered_messages(4))
         fork = session.fork(2)
         before = fork.revision
-        session.pin_message(1)
+        session.mark_message(1, {"pinned": True})
         assert fork.messages()[0].pinned
         assert fork.refresh().revision > before
         store.erase_session("a", forks="keep")

@@ -35,10 +35,10 @@ class TestMaintenance:
         steps: list[tuple[int, int]] = []
         for deep in (True, False):
             findings = store.maintenance.check(deep=deep, progress=lambda done, total: steps.append((done, total)))
-            assert (findings.found, findings.problems, findings.notices, findings.ok) == ((), (), (), True)
-            assert "counters" in findings.checked
+            assert (findings.findings, findings.problems, findings.notices, findings.ok) == ((), (), (), True)
+            assert "counters" in findings.checks
         assert steps[-1] == (3, 3)
-        assert store.maintenance.check(repair=True).repaired == ()
+        assert store.maintenance.check(repair=True).repairs == ()
         assert Findings.from_json(findings.to_json()) == findings
 
     def test_a_check_reports_unanswered_tool_calls(self, store: Store):
@@ -51,21 +51,21 @@ class TestMaintenance:
         assert "1, 2" in notice.message
         session.tools.record_result("1", "x")
         session.tools.record_result("2", status="cancelled")
-        assert store.maintenance.check().found == ()
+        assert store.maintenance.check().findings == ()
 
     def test_a_check_reports_an_open_turn_only_if_its_holder_is_gone(self, store: Store):
         session = store.session("a")
         turn = session.turn("q", lease=0.001)
-        while not store.maintenance.check().found:
+        while not store.maintenance.check().findings:
             pass
         (notice,) = store.maintenance.check().notices
         assert notice.kind == "turn"
-        (repair,) = store.maintenance.check(repair=True).repaired
+        (repair,) = store.maintenance.check(repair=True).repairs
         assert repair.message == notice.message
-        assert store.maintenance.check().found == ()
+        assert store.maintenance.check().findings == ()
         assert session.turns.list()[0].status == "interrupted"
         with session.turn("live"):
-            assert store.maintenance.check().found == ()
+            assert store.maintenance.check().findings == ()
         assert turn.id == "1.1"
 
     def test_a_check_of_more_sessions_than_a_page(self, store: Store):
@@ -94,7 +94,7 @@ class TestMaintenance:
             store.maintenance.backup(path)
         with recollect.store.open(path) as copy:
             assert texts(copy.session("a"))[-2:] == ["m1", "m2"]
-            assert copy.maintenance.check().found == ()
+            assert copy.maintenance.check().findings == ()
             assert [session.id for session in copy.list_sessions(deleted=True)] == ["trash"]
         store.maintenance.backup(path, overwrite=True)
         with recollect.store.open(path) as copy:
@@ -136,4 +136,4 @@ class TestMaintenance:
         assert result.freed == max(result.before - result.after, 0)
         assert store.maintenance.space().free == 0
         assert store.maintenance.space().total < space.total - 1_000_000
-        assert store.maintenance.check().found == ()
+        assert store.maintenance.check().findings == ()

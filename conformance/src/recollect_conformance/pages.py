@@ -252,7 +252,7 @@ class TestHistoryTail:
             session.tools.record_result(f"d{number}", {"n": number})
             session.append({"role": "assistant", "content": "a"})
         self.check(session)
-        session.pin_message(3)
+        session.mark_message(3, {"pinned": True})
         session.compact(before=11, summary="s")
         self.check(session)
         fork = session.fork(at=14)

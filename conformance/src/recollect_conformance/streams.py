@@ -297,11 +297,11 @@ class TestStreams:
         answer.write("half")
         answer.flush()
         session = store.session("a")
-        session.pin_message(answer.id)
+        session.mark_message(answer.id, {"pinned": True})
         answer.write(" and whole")
         answer.flush()
         assert session.message(answer.id).pinned
         answer.close()
         assert (session.message(answer.id).pinned, session.message(answer.id).text) == (True, "half and whole")
-        session.pin_message(answer.id, pinned=False)
+        session.mark_message(answer.id, {"pinned": None})
         assert not session.message(answer.id).pinned

@@ -78,14 +78,14 @@ def check(context: click.Context, quick: bool, repair: bool, as_json: bool) -> N
     with ProgressBar("Checking") as progress:
         owner_results = _check_owners(deep=not quick, repair=repair, progress=progress)
     owner_findings = [
-        (owner, finding) for owner, findings in owner_results.results.items() for finding in findings.found
+        (owner, finding) for owner, findings in owner_results.results.items() for finding in findings.findings
     ]
     problems = [finding for findings in owner_results.results.values() for finding in findings.problems]
-    checks = next(iter(owner_results.results.values())).checked
+    checks = next(iter(owner_results.results.values())).checks
     if as_json:
-        summary = {"ok": owner_results.complete and not problems, **owner_results.to_dict(), "checked": list(checks)}
+        summary = {"ok": owner_results.complete and not problems, **owner_results.to_dict(), "checks": list(checks)}
         items = [{**to_plain(finding), "owner": owner} for owner, finding in owner_findings]
-        print_json({"path": store_access.database_location(), **summary, "found": items})
+        print_json({"path": store_access.database_location(), **summary, "findings": items})
     else:
         for owner, finding in owner_findings:
             click.echo(_format_finding(finding, owner if owner_results.shared else None))
@@ -109,12 +109,12 @@ def _check_owners(*, deep: bool, repair: bool, progress: ProgressBar) -> OwnerRe
         findings = store.maintenance.check(deep=deep, repair=repair, file=first, progress=progress)
         new = [
             finding
-            for finding in findings.found
+            for finding in findings.findings
             if finding.session is not None or (finding.kind, finding.message) not in known_findings
         ]
-        known_findings.update((finding.kind, finding.message) for finding in findings.found)
+        known_findings.update((finding.kind, finding.message) for finding in findings.findings)
         known_findings.add(("", ""))
-        return Findings(checked=findings.checked, found=tuple(new))
+        return Findings(checks=findings.checks, findings=tuple(new))
 
     return run_for_owners(check_owner)
 

@@ -85,7 +85,9 @@ def clause(text: str, limit: int) -> str:
 def escape_unprintable(text: str) -> str:
     """Return a text with all non-printable characters escaped, so that it stays on one line and changes no other text.
 
-    Such characters are control characters, line breaks, and marks that change the reading direction.
+    Such characters are control characters, line breaks, and marks that change the reading direction. A backslash stays
+    as it is: escaped, most ids that contain one could not be copied from a screen. So the result is only for reading;
+    programs read the exact text from JSON.
     """
     if text.isprintable():
         return text

@@ -205,7 +205,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Its fields are those of a `Message` that the caller may set: `role`, `parts`, `format`, `native`, `model`, `tokens`,
     `input_tokens`, `output_tokens`, `state`, `error`, `metadata`, `created_at`, `key`. It has no `to_dict()`.
 
-    `created_at` accepts every kind of time (`TimeLike`) before the year 10000 and reads as a `datetime` in UTC; a
+    `created_at` accepts every kind of time ([TimeLike]) before the year 10000 and reads as a `datetime` in UTC; a
     fraction of a millisecond is cut off. `None` is the time at which the message is stored. The property
     `draft.created_at_ms` is the same time in milliseconds since 1970.
 
@@ -480,7 +480,8 @@ class MessageColumns(NamedTuple):
 class ToolCall(Value, frozen=True, kw_only=True, gc=False):
     """The state of one tool call: pending, running, then success, error or cancelled.
 
-    The arguments and the result are in the parts of the messages.
+    It is a small row without the content of messages. `session.message(call.message).parts[call.part].input` is the
+    arguments, and `session.message(call.result_message).parts[call.result_part].output` the result.
 
     - `message`, `part`: id of the message with the call, and index of the part in it.
     - `call_id`, `tool`: the provider's id of the call, and the tool's name.

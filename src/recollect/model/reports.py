@@ -156,30 +156,30 @@ class Finding(Value, frozen=True, kw_only=True, gc=False):
 class Findings(Value, frozen=True, kw_only=True, gc=False):
     """The findings of a check, and the areas that it checked.
 
-    - `checked`: a description of the checks.
-    - `found`: a tuple of [Finding].
-    - `problems`, `notices`, `repaired`: the findings that are damage which was not repaired, information, and repaired
+    - `checks`: a tuple with the names of the areas.
+    - `findings`: a tuple of [Finding].
+    - `problems`, `notices`, `repairs`: the findings that are damage which was not repaired, information, and repaired
       damage.
     - `ok`: `True` if there is no problem.
     """
 
-    checked: tuple[str, ...]
-    found: tuple[Finding, ...] = ()
+    checks: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
     @property
     def problems(self) -> tuple[Finding, ...]:
         """The problems that were not repaired."""
-        return tuple(finding for finding in self.found if finding.level == "problem" and not finding.repaired)
+        return tuple(finding for finding in self.findings if finding.level == "problem" and not finding.repaired)
 
     @property
     def notices(self) -> tuple[Finding, ...]:
         """The notices."""
-        return tuple(finding for finding in self.found if finding.level == "notice")
+        return tuple(finding for finding in self.findings if finding.level == "notice")
 
     @property
-    def repaired(self) -> tuple[Finding, ...]:
+    def repairs(self) -> tuple[Finding, ...]:
         """The findings that were repaired."""
-        return tuple(finding for finding in self.found if finding.repaired)
+        return tuple(finding for finding in self.findings if finding.repaired)
 
     @property
     def ok(self) -> bool:

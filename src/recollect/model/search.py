@@ -19,6 +19,9 @@ class Page(list[T]):
       [index][search.md#the-index] could not be updated; otherwise `None`.
     """
 
+    next: str | None
+    index_error: str | None
+
     def __init__(self, items: Iterable[T] = (), next: str | None = None, index_error: str | None = None) -> None:
         super().__init__(items)
         self.next = next

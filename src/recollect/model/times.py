@@ -10,7 +10,7 @@ from recollect.errors import InvalidValue, format_value
 from recollect.model.value import parse_iso
 
 TimeLike = int | str | datetime.datetime | datetime.date
-"""A time: an `int` in milliseconds since 1970, a `datetime`, a `date`, or ISO 8601 text; UTC if it has no time zone."""
+"""A time from 1970 on: an `int` of milliseconds, a `datetime`, a `date`, or ISO 8601 text; UTC if it has no zone."""
 
 DurationLike = float | str | datetime.timedelta
 """A duration: text such as `"30d"`, `"1d 12h"` or `"2 weeks"`, a `timedelta`, or a number of seconds."""
@@ -28,6 +28,8 @@ def parse_time(value: Any, name: str = "A time") -> int:
         milliseconds = None
     if milliseconds is not None and 0 <= milliseconds <= _MAX_TIME:
         return milliseconds
+    if milliseconds is not None and milliseconds < 0:
+        raise InvalidValue(f"{name} must not be before 1970, got {format_value(str(value))}.")
     raise InvalidValue(
         f"{name} must be an int of milliseconds, a datetime or ISO 8601 such as '2025-11-16T10:00Z', got "
         f"{format_value(value)}."

@@ -48,19 +48,6 @@ class SelectedMessageRow(NamedTuple):
 _MESSAGES_SELECTED = Query("messages_selected", SelectedMessageRow)
 
 
-def set_pinned(scope: Scope, session: str, name: paths.MessageId, *, pinned: bool) -> Operation[Message]:
-    """Pin or unpin a message, in every fork that shares it."""
-    return Operation(_set_pinned, scope, session, name, pinned)
-
-
-def _set_pinned(scope: Scope, session: str, name: paths.MessageId, pinned: bool) -> Steps[Message]:
-    current = yield from sessions.find(scope, session)
-    span, message = yield from messages.find_message(scope, session, current, name, lock=True)
-    if message.pinned == pinned:
-        return message
-    return (yield from _merge_metadata(scope, current, span, message, {"pinned": True if pinned else None}))
-
-
 def mark(
     scope: Scope, session: str, name: paths.MessageId, metadata: Mapping[str, Any], expected: int | None = None
 ) -> Operation[Message]:
@@ -82,13 +69,8 @@ def _mark(
     current = yield from sessions.find(scope, session)
     sessions.check_revision(current, expected)
     span, message = yield from messages.find_message(scope, session, current, name, lock=True)
-    return (yield from _merge_metadata(scope, current, span, message, marks)) if marks else message
-
-
-def _merge_metadata(
-    scope: Scope, current: sessions.StoredSession, span: paths.PathSpan, message: Message, marks: Mapping[str, Any]
-) -> Steps[Message]:
-    """Write the metadata of a message with some keys changed, and its pin."""
+    if not marks:
+        return message
     fields = {**(message.metadata or {}), **marks}
     metadata = {key: value for key, value in fields.items() if key not in marks or value is not None} or None
     text = _encode_metadata(metadata)

@@ -19,6 +19,7 @@ from recollect.model import blob, json, session_ids, validation
 from recollect.model.message import ROLES, Draft, Message, MessageColumns, Part, TextPart, ToolCallPart, ToolResultPart
 from recollect.model.session import SessionInfo
 from recollect.model.tokens import estimate_tokens
+from recollect.model.value import from_datetime
 from recollect.storage import sessions
 from recollect.storage.fast_paths import MESSAGES_LAST, LastMessagesRequest, NewestMessageRow
 from recollect.storage.operation import (
@@ -125,9 +126,7 @@ def encode_draft(draft: Draft, now: int) -> EncodedDraft:
         if blob_payloads is not None:
             text, payloads, blobs = json.encode(trimmed_parts), blob_payloads, json.encode(sorted(blob_payloads))
     tokens = estimate_tokens(parts) if draft.tokens is None else draft.tokens
-    created = draft.created_at_ms
-    if created is None:
-        created = now
+    created = now if draft.created_at is None else from_datetime(draft.created_at)
     columns = (
         draft.role,
         None if draft.state == "completed" else draft.state,

@@ -28,9 +28,10 @@ def open(path_or_url: str | os.PathLike[str] | None = None, *, owner: str = "", 
       - `:memory:` or `sqlite://` for a database in memory, which is lost when the store is closed
       - `None`: the environment variable `RECOLLECT_DB`, else `[db]` of the configuration file, else the default file;
         see [configuration.md]
-    - `owner`: the user to whom the sessions belong, at most 256 characters and 512 bytes. A store sees only the
-      sessions, records and blobs of its owner, and two owners may use the same session ids. An owner separates data but
-      does not protect it: anyone who can read the file can read the data of all owners.
+    - `owner`: the user to whom the sessions belong, at most 256 characters and 512 bytes, without NUL
+      and lone surrogates. A store sees only the sessions, records and blobs of its owner, and two owners may use the
+      same session ids. An owner separates data but does not protect it: anyone who can read the file can read the data
+      of all owners.
     - `timeout`: maximum number of seconds that an operation waits for a file that another process has locked, before it
       raises `StoreLocked`, or for a server, before it raises `StoreUnavailable`.
 

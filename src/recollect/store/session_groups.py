@@ -76,6 +76,11 @@ class SessionTurns:
         - `id`: the id of the turn, which is the id of its first message.
         - `lease`: as in `turn()`.
 
+        A turn that is open stays open, and the result is another handle for it, also if a process that still runs has
+        opened it: so several workers can take the steps of one turn in succession, such as one request each. The
+        process that added the latest step holds the turn. If only one of them may continue, let them claim it with a
+        [record][records] first.
+
         A turn that was interrupted, by a crash or by `turn.interrupt()`, is reopened: its status is `open` again, it
         has a new lease, and its tool calls change from `cancelled` back to `pending`. Only the last turn of the active
         branch can be reopened, and only if no other process took it over. Any other interrupted turn raises

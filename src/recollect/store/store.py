@@ -179,7 +179,8 @@ class Store:
 
         `session.id`, JSON exports and all JSON output contain the exact id. Where a person reads it (the command line,
         the chat, Markdown and HTML exports, the web app, the server log, messages of errors), every character that is
-        not printable is escaped, such as `\n`, `\x1b` or `\u202e`.
+        not printable is escaped, such as `\n`, `\x1b` or `\u202e`. A backslash stays as it is, so the escaped form is
+        only for reading.
 
         An id with a colon is a stable key, `channel:rest`: it sets the session's `channel` and `channel_id`, unless the
         channel is not printable or has more than 512 characters, or the rest contains NUL. [channels.md] lists the keys
@@ -275,8 +276,9 @@ class Store:
         - `id_prefix`: only sessions whose id begins with this text, such as `"app:"`.
         - `metadata`: only sessions whose metadata has all of these fields, each with this value. Only the top level of
           the metadata is compared, and only with a text, a number, `True`, `False` or `None`; `None` matches a field
-          that is `None`, not a missing one. A number has its type: 1 does not match 1.0. No index covers metadata, so
-          combine this filter with another one in a large store.
+          that is `None`, not a missing one. A number has its type: 1 does not match 1.0. The name of a field cannot
+          contain NUL or a lone surrogate. No index covers metadata, so combine this filter with another one in a large
+          store.
         - `role`, `tool`: only sessions with a message of this role, or with a call of this tool, on any branch. A
           message that a fork shares counts for the session that wrote it. If few sessions match, this takes longer than
           other lists.

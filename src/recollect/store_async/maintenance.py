@@ -87,7 +87,7 @@ class AsyncStoreMaintenance:
                 self._store._scope(), deep=deep, repair=repair, histories=find_problems, progress=progress
             )
         )
-        return Findings(checked=areas, found=tuple(findings))
+        return Findings(checks=areas, findings=tuple(findings))
 
     async def space(self) -> Space:
         """Return the disk usage as a [Space].

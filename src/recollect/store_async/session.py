@@ -236,7 +236,8 @@ class AsyncSession(SessionFields):
           them.
           - The cursor is a message, its id or its position. In both directions, the id of a message that you have read
             is the cursor of the next page. A message that is not on the active path raises `MessageNotFound`, for
-            example after a rewind; a deleted message is a valid cursor. A position may be any number.
+            example after a rewind; a deleted message is a valid cursor. A position may be any non-negative number, also
+            one after the end.
           - A time (a `datetime`, a `date` or ISO 8601 text; UTC without a time zone) selects the messages whose
             `created_at` is later or earlier, in the order of their positions. Messages can be older than those before
             them, for example after an import. So the store compares the time with every message of the range, about 1
@@ -474,24 +475,13 @@ class AsyncSession(SessionFields):
         self._set_info(result.session)
         return result.compaction
 
-    async def pin_message(self, id: MessageId, *, pinned: bool = True) -> Message:
-        """Pin the message with this `id` so that every history includes it, and return the message.
-
-        A pin is `{"pinned": true}` in the message's metadata, which you may also set when you append it. The message is
-        pinned in every fork that shares it.
-        """
-        pinned = validation.check_flag("pinned", pinned)
-        message = await self.store._run(storage.edits.set_pinned(self.store._scope(), self.id, id, pinned=pinned))
-        await self.refresh()
-        return message
-
     async def mark_message(self, id: MessageId, metadata: dict[str, Any], *, expected: int | None = None) -> Message:
         """Change keys of the metadata of the message with this `id`, and return the message.
 
         The message is marked in every fork that shares it.
 
-        - `metadata`: the keys to set, with any JSON values. `None` removes a key; keys that you do not pass stay. The
-          key `pinned` pins and unpins the message, as `pin_message()` does.
+        - `metadata`: the keys to set, with any JSON values. `None` removes a key; keys that you do not pass stay.
+          `{"pinned": True}` pins the message, so that every history includes it; `{"pinned": None}` unpins it.
         - `expected`: the revision that the session must have, otherwise `StaleRevision` is raised; see [Revisions].
 
         ```python
@@ -581,7 +571,7 @@ class AsyncSession(SessionFields):
 
         The result has fewer messages if the path has fewer. Of several callers at the same time, in any process, each
         gets other messages. [session.restore_messages()] restores them. A message that forks share is deleted in them
-        too.
+        too. Raise `InvalidValue` if `n` is less than 1.
 
         ```python
         [message.text for message in session.pop()]    # -> ['[redacted]']
@@ -599,8 +589,8 @@ class AsyncSession(SessionFields):
           `system_prompt`, `color`, `channel`, `channel_id`, `external_id` (text, or `None` to clear); `metadata` (a
           dict, which replaces the old one, or `None`); `labels` (a list, which replaces the old ones, or `None`);
           `add_labels` and `remove_labels` (lists); `pinned` and `archived` (`True` or `False`); `parent` and
-          `relation`. Any other name raises `InvalidValue`. `model` and `channel` have at most 512 characters. Lists
-          sort by the first 500 characters of a title.
+          `relation`. Any other name raises `InvalidValue`. `model` and `channel` have at most 512 characters. No
+          text may contain NUL or a lone surrogate. Lists sort by the first 500 characters of a title.
           - A label has 1 to 200 characters, without control characters and without spaces at its ends. A session has at
             most 100 labels.
           - `add_labels` and `remove_labels` change single labels. The others stay, also those that another program adds

@@ -23,6 +23,19 @@ from recollect.errors import NotADatabase, SchemaTooNew, StoreUnavailable
 
 SqliteMigration = tuple[int, str, str]
 
+# Columns of `sessions` that migration 1 of the first versions did not create, and their values.
+_COLUMNS_OF_MIGRATION_1 = {
+    "branch": ("INTEGER NOT NULL DEFAULT 1", "SELECT number FROM branches WHERE branches.key = sessions.head"),
+    "last": (
+        "INTEGER NOT NULL DEFAULT 0 CHECK (last < 4294967296)",
+        "SELECT last FROM branches WHERE branches.key = sessions.head",
+    ),
+    "open_turns": (
+        "INTEGER NOT NULL DEFAULT 0",
+        "SELECT count(*) FROM branches WHERE branches.session = sessions.key AND branches.open_turn IS NOT NULL",
+    ),
+}
+
 
 def prepare_schema(
     connection: apsw.Connection, path: str, timeout: float, all_migrations: list[SqliteMigration] | None = None
@@ -87,6 +100,8 @@ def _apply_migration(
         if version < number:
             if copy and version > 0 and path != MEMORY:
                 _keep_backup(path, version, timeout)
+            if version == 1:
+                _add_columns_of_migration_1(connection)
             connection.execute(text).fetchall()
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
@@ -95,6 +110,14 @@ def _apply_migration(
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _add_columns_of_migration_1(connection: apsw.Connection) -> None:
+    columns = {row[0] for row in connection.execute("SELECT name FROM pragma_table_info('sessions')")}
+    for name, (definition, value) in _COLUMNS_OF_MIGRATION_1.items():
+        if name not in columns:
+            connection.execute(f"ALTER TABLE sessions ADD COLUMN {name} {definition}")
+            connection.execute(f"UPDATE sessions SET {name} = coalesce(({value}), {name})")
 
 
 def backup_path(path: str, version: int) -> str:

@@ -283,7 +283,10 @@ async def mark_message(
 async def pin_message(account: Account, session: SessionPath, message: MessagePath) -> Response[schemas.MessageSchema]:
     """Pin a message: every history contains it, regardless of its age."""
     handle = await open_session(account, session)
-    return json_response(message_to_dict(await handle.pin_message(parse_message_id(message))), revision=handle.revision)
+    return json_response(
+        message_to_dict(await handle.mark_message(parse_message_id(message), {"pinned": True})),
+        revision=handle.revision,
+    )
 
 
 @delete("/sessions/{session:str}/messages/{message:str}/pin", tags=TAGS, operation_id="unpin_message", status_code=200)
@@ -293,7 +296,8 @@ async def unpin_message(
     """Unpin a message."""
     handle = await open_session(account, session)
     return json_response(
-        message_to_dict(await handle.pin_message(parse_message_id(message), pinned=False)), revision=handle.revision
+        message_to_dict(await handle.mark_message(parse_message_id(message), {"pinned": None})),
+        revision=handle.revision,
     )
 
 

@@ -171,7 +171,7 @@ async def undo_compaction(account: Account, session: str, data: dict[str, int]) 
 async def pin_message(account: Account, session: str, data: PinRequest) -> dict[str, bool]:
     """Pin a message in the context of the model, or unpin it."""
     session_handle = await open_conversation(account, decode_path_segment(session))
-    await session_handle.pin_message(data.message, pinned=data.pinned)
+    await session_handle.mark_message(data.message, {"pinned": data.pinned or None})
     return {"pinned": data.pinned}
 
 

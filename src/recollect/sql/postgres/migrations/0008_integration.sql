@@ -129,18 +129,23 @@ CREATE POLICY records_listing ON recollect.records FOR SELECT
 ALTER TABLE recollect.tool_calls NO FORCE ROW LEVEL SECURITY;
 ALTER TABLE recollect.messages NO FORCE ROW LEVEL SECURITY;
 
--- A database of an early version has a text column without a domain.
+-- A database of an early version has no domain: its column is a text with a constraint of its own.
 DO $$
 DECLARE
     has_domain boolean := to_regtype('recollect.call_status') IS NOT NULL;
 BEGIN
     IF has_domain THEN
         ALTER DOMAIN recollect.call_status DROP CONSTRAINT call_status_check;
+    ELSE
+        ALTER TABLE recollect.tool_calls DROP CONSTRAINT tool_calls_status_check;
     END IF;
     UPDATE recollect.tool_calls SET status = 'cancelled' WHERE status = 'canceled';
     IF has_domain THEN
         ALTER DOMAIN recollect.call_status
             ADD CONSTRAINT call_status_check CHECK (VALUE IN ('pending', 'running', 'success', 'error', 'cancelled'));
+    ELSE
+        ALTER TABLE recollect.tool_calls ADD CONSTRAINT tool_calls_status_check
+            CHECK (status IN ('pending', 'running', 'success', 'error', 'cancelled'));
     END IF;
 END $$;
 

@@ -1,5 +1,6 @@
 -- shared: session_filters
--- Conditions on the session of a hit; a parameter that is NULL does not filter.
+-- Conditions on the session of a hit; a parameter that is NULL does not filter. SQLite ends a name in a path at NUL, so U+FFFF replaces it
+-- in metadata.
 (:delegates OR s.relation IS NOT 'delegate')
 AND (:archived IS NULL OR (s.archived_at IS NOT NULL) = :archived)
 AND (:pinned IS NULL OR (s.pinned_at IS NOT NULL) = :pinned)
@@ -19,8 +20,8 @@ AND (:no_labels IS NULL OR NOT EXISTS (
     SELECT 1 FROM json_each(s.labels) AS l WHERE l.value IN (SELECT o.value FROM json_each(:no_labels) AS o)
 ))
 AND (:metadata IS NULL OR NOT EXISTS (
-    SELECT 1 FROM json_each(:metadata) AS f
-    WHERE coalesce(s.metadata -> ('$.' || (f.value -> 0)), '') NOT IN (f.value ->> 1, f.value ->> 2)
+    SELECT 1 FROM (SELECT replace(value, '\u0000', '\uFFFF0000') AS value FROM json_each(:metadata)) AS f
+    WHERE coalesce(replace(s.metadata, '\u0000', '\uFFFF0000') -> ('$.' || (f.value -> 0)), '') NOT IN (f.value ->> 1, f.value ->> 2)
 ))
 
 -- shared: nul_restored

@@ -84,7 +84,8 @@ coalesce(:at, 9223372036854775807), coalesce(:key, 9223372036854775807)
 coalesce(:at, -1), coalesce(:key, -1)
 
 -- shared: list_filters
--- Conditions of a list; a parameter that is NULL does not filter.
+-- Conditions of a list; a parameter that is NULL does not filter. SQLite ends a name in a path at NUL, so U+FFFF replaces it
+-- in metadata.
 (:archived IS NULL OR (archived_at IS NOT NULL) = :archived)
 AND (:pinned IS NULL OR (pinned_at IS NOT NULL) = :pinned)
 AND (:titled IS NULL OR (title IS NOT NULL) = :titled)
@@ -101,8 +102,8 @@ AND (:labels IS NULL OR NOT EXISTS (
     SELECT 1 FROM json_each(:labels) AS l WHERE l.value NOT IN (SELECT h.value FROM json_each(sessions.labels) AS h)
 ))
 AND (:metadata IS NULL OR NOT EXISTS (
-    SELECT 1 FROM json_each(:metadata) AS f
-    WHERE coalesce(metadata -> ('$.' || (f.value -> 0)), '') NOT IN (f.value ->> 1, f.value ->> 2)
+    SELECT 1 FROM (SELECT replace(value, '\u0000', '\uFFFF0000') AS value FROM json_each(:metadata)) AS f
+    WHERE coalesce(replace(metadata, '\u0000', '\uFFFF0000') -> ('$.' || (f.value -> 0)), '') NOT IN (f.value ->> 1, f.value ->> 2)
 ))
 AND (:shown_keys IS NULL OR sessions.key NOT IN (SELECT j.value FROM json_each(:shown_keys) AS j))
 AND (:tool IS NULL OR EXISTS (
