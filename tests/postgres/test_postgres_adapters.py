@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 import recollect
 from recollect.engine.postgres import adapters
-from recollect.engine.postgres.adapters import IntegerArray
+from recollect.engine.postgres.adapters import IntegerArray, encode_text
 from recollect.engine.postgres.statements import MultiRowStatement, PreparedStatement
 
 hostile_text = st.text(st.sampled_from('\0\x10\\0pu1"a'), max_size=12) | st.text(st.characters(codec="utf-8"))
-
-
-encode_text = adapters.TextDumper(str).dump
 
 
 @given(hostile_text)

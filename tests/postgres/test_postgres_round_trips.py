@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 
 import psycopg
 import pytest
 
 import recollect
-from recollect.engine.postgres import fast_paths, transactions
+from recollect.engine.postgres import fast_paths, server, transactions
 from recollect.engine.postgres.connections import PipelinedConnection
 from recollect.engine.postgres.statements import PreparedStatement
 
@@ -33,6 +34,12 @@ IMAGE_MESSAGE = {
     "role": "user",
     "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 2000}}],
 }
+
+
+@pytest.fixture(autouse=True)
+def _keep_old_commit_tokens(monkeypatch):
+    """Keep old commit tokens, because deleting them follows the commit of a random operation and takes a round trip."""
+    monkeypatch.setattr(server, "_SWEEP_AFTER_COMMITS", sys.maxsize)
 
 
 @pytest.fixture
@@ -97,6 +104,15 @@ def test_append_and_save_turn_take_one_round_trip(store, round_trips, turn, meth
                 )
             )
         assert outcomes[0] == outcomes[1]
+
+
+def test_old_commit_tokens_are_deleted_in_a_round_trip_of_their_own(store, round_trips, monkeypatch):
+    session = store.session("a")
+    monkeypatch.setattr(server, "_SWEEP_AFTER_COMMITS", 1)
+    with round_trips(2):
+        session.append(user_message("x"))
+    with round_trips(1):  # not again within a minute
+        session.append(user_message("y"))
 
 
 def test_late_results_and_payloads_take_more_round_trips(store, round_trips):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import recollect
 from recollect import sql
-from recollect.engine.postgres.adapters import TextDumper
+from recollect.engine.postgres.adapters import encode_text
 from recollect.engine.postgres.address import Address
 from recollect.engine.postgres.migrations import prepare_schema
 from recollect.storage.search.analysis import fold
@@ -51,7 +51,7 @@ def test_the_fast_path_indexes_the_same_words_of_long_texts(server, text):
 
 def compare(server, columns, owner=""):
     """Check that the fast path and the general function return the same words."""
-    parameters = [TextDumper(str).dump(fold(column)).decode() for column in columns]
+    parameters = [encode_text(fold(column)).decode() for column in columns]
     server.execute("SELECT set_config('recollect.owner', %s, false)", (owner,))
     fast, general = (
         server.execute(f"SELECT words::text, length FROM recollect.{name}(%s, %s, %s, 'a r75')", parameters).fetchone()

@@ -12,6 +12,7 @@ import recollect
 from recollect import formats
 from recollect.errors import UnknownFormat
 from recollect.formats import boundaries, registry
+from recollect.formats.detection import FORMATS
 
 DISTRIBUTION = pathlib.Path(__file__).parent / "other_format"
 SCRIPT = formats.RegisteredFormat("script")
@@ -72,12 +73,18 @@ def test_parse_and_render(session):
     assert session.history(SCRIPT, repair=False) == LINES
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_built_in_formats_have_boundaries(name):
+    """Without them, history(last=...) reads the whole session."""
+    assert registry.boundary_test(name) is not boundaries.no_message
+
+
 @pytest.mark.parametrize("has_boundaries", [True, False])
 def test_the_last_messages(session, monkeypatch, has_boundaries):
     if not has_boundaries:  # then the whole session is read
         module = registry.load_module("script")
         monkeypatch.delattr(module, "is_boundary")
-        assert not boundaries.boundary_test("script")(None, session)  # pyright: ignore[reportArgumentType]
+        assert not registry.boundary_test("script")(None, session)  # pyright: ignore[reportArgumentType]
     lines = [{"speaker": "user", "line": str(number)} for number in range(100)]
     session.append(lines, format=SCRIPT)
     for last in (0, 1, 50, 99, 100, 101):

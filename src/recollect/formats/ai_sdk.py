@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recollect.formats import ai_sdk_ui, attachments, common
+from recollect.formats import ai_sdk_ui, attachments, boundaries, common
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     WHOLE,
@@ -90,6 +90,9 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             answers = _translate(message, output, answers, tools)
     return output
+
+
+is_boundary = boundaries.make_boundary_test(write)
 
 
 def response(_message: Draft | Message) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recollect.errors import InvalidValue
-from recollect.formats import attachments, common
+from recollect.formats import attachments, boundaries, common
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     WHOLE,
@@ -82,6 +82,13 @@ def read(message: dict[str, Any]) -> list[Draft]:
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages for useChat(): those of this format unchanged, others translated."""
     return _UiMessageWriter().write(common.join_items(messages, "openai-responses"))
+
+
+def is_boundary(previous: Message | None, message: Message) -> bool:
+    """Return whether a message begins a UI message: of its own format always, of others if it is not an answer."""
+    if put_own([], message):
+        return True
+    return message.role != "assistant" and not boundaries.may_be_joined(previous, message) and bool(write([message]))
 
 
 def response(_message: Draft | Message) -> dict[str, Any] | None:

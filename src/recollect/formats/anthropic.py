@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recollect.formats import attachments, common
+from recollect.formats import attachments, boundaries, common
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BlockPath,
@@ -130,6 +130,9 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
         elif message.role != "system":  # the API has a separate parameter for system messages
             answers = _translate(message, output, answers)
     return output
+
+
+is_boundary = boundaries.make_boundary_test(write)
 
 
 def _put_common(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:

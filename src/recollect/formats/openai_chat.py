@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 from recollect.errors import InvalidValue
-from recollect.formats import attachments, common
+from recollect.formats import attachments, boundaries, common
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BLOCK,
@@ -143,6 +143,9 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
             _translate(message, output, tool_files)
     _flush_tool_files(output, tool_files)
     return output
+
+
+is_boundary = boundaries.make_boundary_test(write)
 
 
 _put_verified = common.make_verified_put(lambda role, parts, native: [_write_own(role, parts, native)], read)

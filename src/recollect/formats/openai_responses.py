@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from recollect.errors import InvalidValue
-from recollect.formats import attachments, common
+from recollect.formats import attachments, boundaries, common
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BLOCK,
@@ -123,6 +123,9 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if not put(output, message.role, message.format, message.parts, message.native):
             output += _translate(message, kinds)
     return output
+
+
+is_boundary = boundaries.every_message
 
 
 def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:

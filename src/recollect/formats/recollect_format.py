@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from recollect.errors import InvalidValue, format_value
+from recollect.formats import boundaries
 from recollect.formats.remainder import is_dict, is_list
 from recollect.model import message as parts_of
 from recollect.model.json import UNSET
@@ -93,6 +94,9 @@ def read(message: dict[str, Any]) -> list[Draft]:
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages as plain dicts, with their ids and without empty fields."""
     return [_write_message(message) for message in messages]
+
+
+is_boundary = boundaries.every_message
 
 
 def write_draft(draft: Draft) -> dict[str, Any]:

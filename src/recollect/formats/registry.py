@@ -14,6 +14,7 @@ import msgspec
 
 from recollect.errors import InvalidValue, UnknownFormat, format_value
 from recollect.formats import anthropic, common, openai_chat, recollect_format
+from recollect.formats.boundaries import BoundaryTest, no_message
 from recollect.formats.detection import FORMATS, RESERVED_NAMES, detect_format, has_response_items
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import has_remainder, is_dict, is_list, without_remainder
@@ -193,6 +194,11 @@ def _merge_items(drafts: list[Draft], item_count: int, after: int) -> None:
 def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
     """Write messages in this format."""
     return load_module(format).write(messages)
+
+
+def boundary_test(format: str) -> BoundaryTest:
+    """Return the function that tests whether a message is a boundary of a format."""
+    return getattr(load_module(format), "is_boundary", no_message)
 
 
 def check_format(format: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from recollect import formats
-from recollect.formats.boundaries import boundary_test
+from recollect.formats.registry import boundary_test
 from recollect.formats.remainder import MALFORMED
 from recollect.history.render import History
 from recollect.history.tool_pairs import is_call, is_result, pair_calls

@@ -155,13 +155,16 @@ class PipelinedConnection:
         rows: list[list[Row]] = []
         error: psycopg.Error | None = None
         pending, self._pending = self._pending, []
-        for statement, preparation in pending:
-            result = yield from self._statement_result(statement, preparation=preparation)
+        for statement, is_preparation in pending:
+            result = yield from self._next_result()
             if result.status in _SUCCESS:
-                if not preparation:
-                    rows.append(self._read_rows(statement, result))
+                if not is_preparation:
+                    rows.append(self._read_rows(statement, result) if statement.returns else [])
+                continue
+            if is_preparation:
+                self._prepared_names.discard(statement.name)  # it failed, or was skipped after another failure
             # The statements after the failed one report ABORTED; only the first failure is the cause.
-            elif error is None and result.status != _PIPELINE_ABORT:
+            if error is None and result.status != _PIPELINE_ABORT:
                 error = psycopg.errors.error_from_result(result)
         if end:
             yield from self._next_result()  # the answer to Sync
@@ -170,12 +173,6 @@ class PipelinedConnection:
             raise error
         return rows
 
-    def _statement_result(self, statement: PreparedStatement, *, preparation: bool) -> PQGen[pq.abc.PGresult]:
-        result = yield from self._next_result()
-        if preparation and result.status not in _SUCCESS:
-            self._prepared_names.discard(statement.name)  # it failed, or was skipped after another failure
-        return result
-
     def _next_result(self) -> PQGen[pq.abc.PGresult]:
         results = yield from generators.fetch_many(self._pgconn)
         if not results:
@@ -183,7 +180,7 @@ class PipelinedConnection:
         return results[0]  # in pipeline mode, a statement has one result
 
     def _read_rows(self, statement: PreparedStatement, result: pq.abc.PGresult) -> list[Row]:
-        count = result.ntuples if statement.returns else 0
+        count = result.ntuples
         if not count:
             return []
         if statement.escaped_columns is None:
@@ -240,8 +237,10 @@ class PipelinedConnection:
     def _discard_results(self) -> PQGen[None]:
         yield from generators.send(self._pgconn)
         pending, self._pending = self._pending, []
-        for statement, preparation in pending:
-            yield from self._statement_result(statement, preparation=preparation)
+        for statement, is_preparation in pending:
+            result = yield from self._next_result()
+            if is_preparation and result.status not in _SUCCESS:
+                self._prepared_names.discard(statement.name)
         syncs = 0  # two: one that ends the aborted pipeline, one after ROLLBACK
         while syncs < 2:  # noqa: PLR2004
             result = yield from self._next_result()
