@@ -6,6 +6,7 @@ The same transaction updates the counts of the session. A tool result recorded b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _MAX_KEY_LENGTH = 512  # characters; longer keys are stored as a hash
 _SPELLINGS = ('"status":"cancelled"', '"status":"canceled"')
 _VOLATILE_COLUMNS = ("created_at", "completed_at", "tokens")  # columns in which a repeated message may differ
+_lasting_columns = itemgetter(
+    *(index for index, name in enumerate(messages.MESSAGE_COLUMNS) if name not in _VOLATILE_COLUMNS)
+)
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -225,16 +229,12 @@ def _digest(records: Sequence[messages.EncodedDraft], change: str) -> bytes:
 
     digest = hashlib.sha256(change.encode("utf-8", "surrogatepass"))
     for item in records:
-        values = [
-            value
-            for name, value in zip(messages.MESSAGE_COLUMNS, item.columns, strict=True)
-            if name not in _VOLATILE_COLUMNS
-        ]
-        # The former spelling, so that a key of an earlier version is found again with a result that is now `cancelled`.
-        values = [value.replace(*_SPELLINGS) if isinstance(value, str) else value for value in values]
+        values = list(_lasting_columns(item.columns))
         if item.draft.key is not None:
             values.append(item.draft.key)
-        digest.update(repr(values).encode("utf-8", "surrogatepass"))
+        # The former spelling, so that a key of an earlier version is found again with a result that is now `cancelled`.
+        # A value that contains it has quotes, which repr() does not escape; the commas between values have none.
+        digest.update(repr(values).replace(*_SPELLINGS).encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 
