@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import zipfile
 from pathlib import Path
 
 import pytest
+import zstandard
 from document_checks import (
     FIXTURES,
     check_mutations,
@@ -20,9 +22,12 @@ from document_checks import (
 import recollect
 from recollect.model.message import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from recollect.sources.source import INJECTION_KEY, ActiveFound, MessageFound, Note, Original, SessionFound
+from recollect.sync.importer import ImportOptions, import_files
+from recollect.sync.native import read_originals
 
 EXPORT = FIXTURES / "chatgpt"
 DOT = "chatgpt:0c0ffee0-0000-4000-8000-000000000001"
+PROJECT = "chatgpt:entry-g-p-1"
 PLAIN = "chatgpt:0c0ffee0-0000-4000-8000-000000000002"
 
 
@@ -37,7 +42,7 @@ def drafts(events):
 
 
 def test_the_fields_of_a_conversation(events):
-    new_events, plain = of_kind(events, SessionFound)
+    new_events, entry, plain = of_kind(events, SessionFound)
     assert (new_events.session, new_events.title, new_events.title_rank) == (DOT, "A dot", 2)
     assert (new_events.created_at, new_events.updated_at) == (1730000000250, 1730000020250)
     assert (new_events.model, new_events.provider, new_events.archived, new_events.pinned) == (
@@ -49,6 +54,7 @@ def test_the_fields_of_a_conversation(events):
     assert new_events.metadata == {"gizmo_id": "g-p-1"}
     assert (plain.session, plain.title, plain.title_rank) == (PLAIN, "Hello there", 1)
     assert plain.created_at is None
+    assert (entry.session, entry.title, entry.archived) == (PROJECT, "A project", True)
 
 
 def test_the_tree_has_both_answers_and_the_active_one(events):
@@ -93,6 +99,7 @@ def test_tool_calls_and_results(drafts):
     assert result.metadata == {
         "started_at": 1730000002250,
         "completed_at": 1730000002750,
+        "latency_ms": 500,
         "status": "success",
         "run_id": "r1",
     }
@@ -121,7 +128,7 @@ def test_unknown_content_is_kept_and_reported(events, drafts):
     notes = {(note.kind, note.text) for note in of_notes(events)}
     assert ("unknown", "content_type hologram") in notes
     assert ("missing", "A file of a message is not in the export.") in notes
-    assert ("skipped", "An entry has no messages, such as the entry of a project.") in notes
+    assert ("unknown", "An entry has no messages, such as the entry of a project.") in notes
 
 
 def of_notes(events):
@@ -133,6 +140,7 @@ def test_the_originals_equal_the_entries(events):
     originals = {(each.session, each.name): json.loads(each.data) for each in of_kind(events, Original)}
     assert originals == {
         (DOT, "conversation.json"): document[0],
+        (PROJECT, "conversation.json"): document[1],
         (PLAIN, "conversation.json"): document[2],
         (DOT, "message_feedback.json"): json.loads((EXPORT / "message_feedback.json").read_bytes()),
     }
@@ -219,3 +227,76 @@ def test_public_samples(tmp_path):
         assert [json.loads(each.data) for each in of_kind(new_events, Original, session)] == [document]
     document = json.loads((folder / "sample-00.json").read_bytes())
     check_mutations("chatgpt", document, tmp_path / "conversations.json", step=397)
+
+
+def message(text, **fields):
+    return {"author": {"role": "user"}, "content": {"content_type": "text", "parts": [text]}, **fields}
+
+
+def read_messages(tmp_path, **nodes):
+    (tmp_path / "conversations.json").write_text(json.dumps([{"id": "x", "mapping": nodes}]))
+    return read_all("chatgpt", tmp_path)
+
+
+def test_every_entry_is_kept(tmp_path):
+    """Together, the originals are the array: entries of projects, entries without an id, and other values."""
+    document = [
+        {"id": "x", "mapping": {"a": {"message": message("Hello"), "parent": None}}},
+        {"id": "p", "title": "P"},
+        {"n": 1},
+        17,
+        None,
+    ]
+    (tmp_path / "conversations.json").write_text(json.dumps(document))
+    with recollect.open(tmp_path / "x.db") as store:
+        report = import_files(store, [tmp_path / "conversations.json"])
+        assert [note.count for note in report.notes if note.kind == "unknown"] == [4]
+        assert [info.id for info in store.list_sessions()] == ["chatgpt:x"]
+        assert (report.count("new"), report.count("kept")) == (1, 4)
+        originals = [read_originals(store, item.session) for item in report.conversations]
+        assert [json.loads(data) for ((_, data),) in originals] == document
+        second_report = import_files(store, [tmp_path / "conversations.json"], ImportOptions(again=True))
+        assert {item.outcome for item in second_report.conversations} == {"unchanged"}
+
+
+def test_a_weight_of_zero_is_kept(tmp_path):
+    drafts = drafts_by_key(
+        read_messages(
+            tmp_path, a={"message": message("no", weight=0.0), "children": ["b"]}, b={"message": message("x")}
+        )
+    )
+    assert (drafts["a"].metadata, drafts["b"].metadata) == ({"weight": 0}, None)
+
+
+def test_content_of_a_known_type_without_a_value_is_not_unknown(tmp_path):
+    content = {"content_type": "tether_browsing_display", "result": "", "summary": None, "assets": None}
+    events = read_messages(tmp_path, a={"message": {"author": {"role": "tool"}, "content": content}, "parent": None})
+    assert of_kind(events, Note) == []
+
+
+@pytest.mark.parametrize("name", ["export.jsonl", "export.txt", "export.jsonl.gz", "export.jsonl.zst"])
+def test_json_lines_are_read_line_by_line(events, tmp_path, name):
+    document = json.loads((EXPORT / "conversations.json").read_bytes())
+    lines = [json.dumps(document[0]).encode(), b"", json.dumps(document[2]).encode(), b'{"mapping": {"parent": "dam']
+    data = b"\n".join(lines)
+    data = {"gz": gzip.compress, "st": zstandard.compress}.get(name[-2:], bytes)(data)
+    (tmp_path / name).write_bytes(data)
+    new_events = read_all("chatgpt", tmp_path / name)
+    assert [event.draft.key for event in of_kind(new_events, MessageFound)] == [
+        event.draft.key for event in of_kind(events, MessageFound)
+    ]
+    assert ("malformed", "A conversation is not JSON.") in {(note.kind, note.text) for note in of_notes(new_events)}
+
+
+def test_bytes_that_are_not_utf_8_are_replaced_and_reported(tmp_path):
+    data = json.dumps(
+        {"id": "x", "title": "T\xeftle", "mapping": {"a": {"message": message("Hell\xf6"), "parent": None}}}
+    )
+    path = tmp_path / "conversations.json"
+    path.write_bytes(f"[{data}]".encode().decode("unicode_escape").encode("latin-1"))
+    events = read_all("chatgpt", path)
+    assert of_kind(events, SessionFound)[0].title == "T\ufffdtle"
+    assert drafts_by_key(events)["a"].parts == (TextPart(text="Hell\ufffd"),)
+    assert [note.text for note in of_notes(events)] == ["Bytes that are not UTF-8 were replaced."]
+    (original,) = of_kind(events, Original)
+    assert b"T\xeftle" in original.data

@@ -19,6 +19,7 @@ from transcript_checks import (
     transcripts,
 )
 
+import recollect
 from recollect.model.message import AttachmentPart, DataPart, ReasoningPart, TextPart, ToolCallPart
 from recollect.sources.files import FolderTree
 from recollect.sources.gemini_cli import SOURCE
@@ -34,6 +35,8 @@ from recollect.sources.source import (
     SessionFound,
     Transcript,
 )
+from recollect.sync.importer import ImportOptions, import_files
+from recollect.sync.native import read_originals
 
 FIXTURES = Path(__file__).parent / "fixtures" / "gemini-cli"
 TREE, TRANSCRIPTS = transcripts(SOURCE, FIXTURES)
@@ -152,6 +155,47 @@ def test_after_a_resumption_each_call_has_its_own_result(tmp_path):
     assert [part.text for part in drafts["a:results"].parts] == ["k1", "k2"]
 
 
+IMAGE = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+
+
+def response(call, text="ok"):
+    return {"functionResponse": {"id": call, "name": "read", "response": {"output": text}}}
+
+
+@pytest.mark.parametrize("has_calls", [True, False])
+def test_files_behind_a_response_belong_to_its_result(tmp_path, has_calls):
+    calls = [{"id": each, "name": "read", "args": {}} for each in ("k1", "k2")]
+    results = [response("k1"), IMAGE, response("k2", "text")]
+    if has_calls:
+        calls[0] |= {"status": "success", "result": results}
+        calls[1] |= {"status": "success", "result": results}
+    answer = say("a", "", "gemini", toolCalls=calls)
+    events = events_of(tmp_path, [META, answer, say("r", results), say("b", "Seen.", "gemini")])
+    drafts = drafts_of(events)
+    assert drafts.keys() == {"a", "a:results", "b"}
+    first, second = drafts["a:results"].parts
+    assert [type(piece) for piece in first.content] == [TextPart, AttachmentPart]
+    assert (second.text, second.content) == ("text", None)
+    assert parents_of(events)["b"] == "a:results"
+
+
+def test_a_resumption_does_not_replace_messages_by_their_content(tmp_path):
+    """Gemini CLI 0.61 writes all known messages again, with the time of the resumption and without the model."""
+    answer = say("a", "Hi", "gemini", model="m", tokens={"input": 3, "output": 2}, thoughts=[{"description": "hm"}])
+    later = {"timestamp": "2026-05-09T09:00:00Z"}
+    context = say("c", "<session_context>")
+    messages = [say("q", [{"text": "Hello"}]) | later, say("a", [{"text": "Hi"}], "gemini") | later]
+    lists = [{"$set": {"messages": [context]}}, {"$set": {"messages": messages}}]
+    events = events_of(tmp_path, [META, lists[0], say("q", "Hello"), answer, META, *lists, say("q2", "More")])
+    drafts = drafts_of(events)
+    assert {draft.created_at_ms for draft in drafts.values()} == {1777622400000}
+    assert (drafts["a"].model, drafts["a"].output_tokens, len(drafts["a"].parts)) == ("m", 2, 2)
+    assert parents_of(events) == {"c": None, "q": "c", "a": "q", "q2": "a"}
+    changed = say("a", [{"text": "Hi"}], "gemini", model="m2")
+    events = events_of(tmp_path, [META, say("q", "Hello"), answer, {"$set": {"messages": [messages[0], changed]}}])
+    assert drafts_of(events)["a"].model == "m2"
+
+
 def test_remarks_are_kept_and_not_sent():
     drafts = drafts_of(read(MAIN))
     part = drafts["i1"].parts[0]
@@ -198,6 +242,48 @@ def test_a_second_file_of_a_conversation_continues_the_first():
     assert [parents_of(events)[key] for key in ("c1", "n1", "n2")] == [None, "a6", "n1"]
     assert parents_of(events).items() >= parents_of(read(MAIN)).items()
     assert events[-1] == ActiveFound(SESSION, "n2")
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_resumptions_in_new_files_keep_the_messages_of_the_first_file(tmp_path, is_old):
+    """Each new file begins with all known messages, of which it has only the content."""
+    answer = say("a", "Hi", "gemini", model="m", tokens={"input": 3, "output": 2})
+    first = tmp_path / ("session-2026-05-01T08-00-aaaaaaaa.json" + ("" if is_old else "l"))
+    messages = [say("c", "<session_context>1"), say("q", "Hello"), answer]
+    first.write_text(
+        json.dumps(META | {"lastUpdated": "2026-05-01T08:00:00Z", "messages": messages}, indent=1)
+        if is_old else "\n".join(map(json.dumps, [META, *messages]))
+    )  # fmt: skip
+    history = [say("c", "<session_context>2"), say("q", "Hello"), say("a", "Hi", "gemini")]
+    for number in (2, 3):
+        meta = META | {"startTime": f"2026-05-0{number}T08:00:00Z"}
+        new = [meta, {"$set": {"messages": history[:1]}}, {"$set": {"messages": history}}, say(f"q{number}", "More")]
+        history.append(say(f"q{number}", [{"text": "More"}]) | {"timestamp": "2026-05-09T09:00:00Z"})
+        path = tmp_path / f"session-2026-05-0{number}T08-00-aaaaaaaa.jsonl"
+        path.write_text("\n".join(map(json.dumps, new)) + "\n")
+    with recollect.open(tmp_path / "x.db") as store:
+        report = import_files(store, [tmp_path])
+        (session,) = [store.get_session(info.id) for info in store.list_sessions()]
+        assert report.notes == ()
+        assert [message.key for message in session.messages()] == ["c", "q", "a", "q2", "q3"]
+        assert {message.created_at_ms for message in session.messages()} == {1777622400000}
+        assert [message.model for message in session.messages()][2] == "m"
+        report = import_files(store, [tmp_path], ImportOptions(again=True))
+        assert {item.outcome for item in report.conversations} == {"unchanged"}
+        originals = dict(read_originals(store, session.id))
+        assert originals == {path.name: path.read_bytes() for path in tmp_path.glob("session-*")}
+
+
+def test_a_chain_of_many_files_is_read_in_bounded_time(tmp_path):
+    for number in range(80):
+        new = [META, say("a", "Hello"), {"$set": {"messages": [say("a", "Hello")]}}, say(f"q{number:03}", "More")]
+        (tmp_path / f"session-2026-{number:03}-aaaaaaaa.jsonl").write_text("\n".join(map(json.dumps, new)) + "\n")
+    tree, files = transcripts(SOURCE, tmp_path)
+    assert max(len(each.files) for each in files.values()) == 30
+    keys = {
+        event.draft.key for event in read_events(SOURCE, tree, files[max(files)]) if isinstance(event, MessageFound)
+    }
+    assert {"a", "q079", "q078", "q049"} <= keys
 
 
 def test_a_sub_agent_is_below_its_caller():

@@ -35,6 +35,7 @@ from recollect.sources.source import (
     Original,
     SessionFound,
 )
+from recollect.sync.importer import ImportOptions, import_files
 
 FOLDER = FIXTURES / "opencode"
 MAIN = "opencode:ses_e0b07d43affeMVf0M5yPQIz1VD"
@@ -377,3 +378,63 @@ def test_public_samples():
     assert sorted(map(str, originals)) == sorted(map(str, files))
     assert all(part.parts for part in drafts_by_key(new_events).values())
     assert of_kind(new_events, MessageFound)
+
+
+@pytest.mark.parametrize(
+    ("tool", "metadata", "status"),
+    [("bash", {"exit": 3}, "error"), ("bash", {"exit": 0}, "success"), ("bash", {"exit": None}, "success"),
+     ("invalid", {}, "error")],
+)  # fmt: skip
+def test_a_call_that_failed_is_an_error_although_its_status_is_completed(tmp_path, tool, metadata, status):
+    state = {
+        "status": "completed", "input": {}, "output": "no", "metadata": metadata, "time": {"start": 1000, "end": 3500},
+    }  # fmt: skip
+    part = {"id": "p", "type": "tool", "tool": tool, "callID": "c", "state": state}
+    info = {"id": "ses_x", "projectID": "p", "directory": "/d", "title": "T"}
+    export = {"info": info, "messages": [{"info": {"id": "m", "role": "assistant"}, "parts": [part]}]}
+    (tmp_path / "export.json").write_text(json.dumps(export))
+    _, result = drafts_by_key(read_all("opencode", tmp_path))["m"].parts
+    assert (result.status, result.metadata["latency_ms"]) == (status, 2500)
+    with recollect.open(tmp_path / "x.db") as store:
+        import_files(store, [tmp_path / "export.json"])
+        (call,) = store.get_session("opencode:ses_x").tools.list()
+        assert (call.status, call.latency_ms) == (status, 2500)
+
+
+def test_a_reverted_session_shows_the_messages_before_the_revert(tmp_path):
+    messages = [
+        {"info": {"id": f"m{n}", "role": "user"}, "parts": [{"type": "text", "text": f"{n}"}]} for n in range(4)
+    ]
+    info = {"id": "ses_x", "projectID": "p", "directory": "/d", "title": "T", "revert": {"messageID": "m2"}}
+    path = tmp_path / "export.json"
+    with recollect.open(tmp_path / "x.db") as store:
+        for revert, keys in (({"messageID": "m2"}, ["m0", "m1"]), (None, ["m0", "m1", "m2", "m3"])):
+            path.write_text(json.dumps({"info": info | {"revert": revert}, "messages": messages}))
+            import_files(store, [path], ImportOptions(again=True))
+            session = store.get_session("opencode:ses_x")
+            assert [message.key for message in session.messages()] == keys
+            revision = session.revision
+            import_files(store, [path])
+            assert store.get_session("opencode:ses_x").revision == revision
+            assert store.maintenance.check().problems == ()
+
+
+@pytest.mark.parametrize("table", ["part", "message", "session_message", "todo", "project"])
+def test_a_database_without_a_table(tmp_path, table):
+    with closing(make_database(tmp_path / "opencode.db")) as connection:
+        connection.execute(f"DROP TABLE {table}")
+        events = read_all("opencode", tmp_path)
+    assert {event.session for event in of_kind(events, SessionFound)} >= {MAIN, CHILD, SECOND}
+    assert not any(event.name == f"{table}.json" for event in of_kind(events, Original))
+
+
+def test_a_damaged_database_is_reported(tmp_path):
+    with closing(make_database(tmp_path / "a.db")) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    data = (tmp_path / "a.db").read_bytes()
+    (tmp_path / "a.db").write_bytes(data[: len(data) // 2])
+    (tmp_path / "b.db").write_bytes(data[:100] + bytes(5000))
+    with recollect.open(tmp_path.parent / f"{tmp_path.name}.db") as store:
+        report = import_files(store, [tmp_path])
+    assert {(note.kind, note.first) for note in report.notes} == {("failed", "a.db"), ("failed", "b.db")}
+    assert all("cannot be read as a database" in note.text for note in report.notes)

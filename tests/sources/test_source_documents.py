@@ -14,6 +14,7 @@ from recollect.sources import documents
 from recollect.sources.documents import DamagedArray, elements, order_tree
 from recollect.sources.files import open_tree
 from recollect.sources.json_fields import from_iso, from_seconds, message_key, session_id
+from recollect.sources.source import Note
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\{}[],é\n') | st.floats(allow_nan=False),
@@ -39,9 +40,23 @@ def test_an_array_without_an_end_is_reported(text):
         list(elements(io.BytesIO(text.encode())))
 
 
-def test_an_element_that_is_too_long_is_reported():
-    with pytest.raises(DamagedArray, match="more than 1,000 bytes"):
-        list(elements(io.BytesIO(b'["' + b"x" * 2_000_000 + b'"]'), 1000))
+@pytest.mark.parametrize("filler", [b"x", b"\\\\", b"[],", b'\\"'])
+def test_an_element_that_is_too_long_is_left_out_and_those_after_it_are_read(filler):
+    long = b'"' + filler * 2_000_000 + b'"'
+    data = b'[1, {"a": [' + long + b'], "b": "]"}, {"c": 2}, ' + long + b', "d"]'
+    assert list(elements(io.BytesIO(data), 1000)) == [b"1", None, b'{"c": 2}', None, b'"d"']
+
+
+def test_a_document_reports_an_entry_that_is_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_ELEMENT_BYTES", 1000)
+    monkeypatch.setattr(elements, "__defaults__", (1000,))
+    for name, data in (("x.json", b'[{"a": "%s"}, {"a": 2}]'), ("x.jsonl", b'{"a": "%s"}\n{"a": 2}\n')):
+        (tmp_path / name).write_bytes(data % (b"x" * 3_000_000))
+        note, element = documents.document_elements(open_tree(tmp_path), name)
+        assert isinstance(note, Note)
+        assert (note.kind, note.text) == ("skipped", "A conversation has more than 1,000 bytes.")
+        assert isinstance(element, documents.Element)
+        assert element.value == {"a": 2}
 
 
 def test_a_large_array_needs_little_memory():

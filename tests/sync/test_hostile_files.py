@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
+import socket
+import sqlite3
 import stat
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import recollect
 from recollect.errors import UnreadableFile
+from recollect.sources import registry
 from recollect.sources.files import FolderTree
 from recollect.sync import importer
 from recollect.sync.importer import ImportOptions, import_files
@@ -134,6 +139,51 @@ class TestArchives:
         assert sessions(report) == {session_of(5)}
         assert sum(note.count for note in notes(report, "skipped")) == 5
         assert not (tmp_path.parent / "out.jsonl").exists()
+
+    def test_archives_in_a_folder_and_in_an_archive(self, store, folder, tmp_path):
+        """A large export arrives as several archives. What is in an archive of an archive of an archive is not read."""
+        first = pack(folder / "data-1.zip", ("conversations.json", chatgpt(("a", [("n", None)]))))
+        pack(folder / "data-2.zip", ("export/conversations.json", chatgpt(("b", [("n", None)]))), ("../x", "x"))
+        (folder / "data-3.zip").write_bytes(first.read_bytes()[:-30])
+        second = pack(tmp_path / "outer.zip", ("data/inner.zip", pack(
+            tmp_path / "inner.zip", ("conversations.json", chatgpt(("c", [("n", None)]))), ("deep.zip", first.read_bytes()),
+        ).read_bytes()))  # fmt: skip
+        report = run(store, folder, second)
+        assert sessions(report) == {"chatgpt:a", "chatgpt:b", "chatgpt:c"}
+        assert [note.first for note in notes(report, "failed")] == ["data-3.zip"]
+        assert sum(note.count for note in notes(report, "skipped")) == 1
+        report = run(store, folder, second)
+        assert (sessions(report), report.unchanged_files) == (set(), 3)
+
+    def test_more_archives_than_are_opened(self, store, tmp_path, monkeypatch):
+        monkeypatch.setattr("recollect.sources.files._MAX_NESTED_ARCHIVES", 2)
+        monkeypatch.setattr("recollect.sources.files._MAX_NESTED_BYTES", 3 << 20)
+        empty = pack(tmp_path / "empty.zip", ("x", "x")).read_bytes()
+        large = io.BytesIO()
+        with zipfile.ZipFile(large, "w") as archive:
+            archive.writestr("x", os.urandom(5 << 20))
+        entries = [("0.zip", large.getvalue()), *((f"{number}.zip", empty) for number in range(1, 5))]
+        report = run(store, pack(tmp_path / "many.zip", *entries))
+        assert {note.first for note in notes(report, "failed")} == {"0.zip", "2.zip", "3.zip", "4.zip"}
+
+    @pytest.mark.parametrize("damage", ["encrypted", "checksum"])
+    def test_an_entry_that_cannot_be_read_is_named(self, store, tmp_path, damage):
+        path = tmp_path / "export.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("conversations.json", chatgpt(("a", [("n", None)])))
+            archive.writestr("b.jsonl", claude(2))
+        data = path.read_bytes()
+        if damage == "encrypted":
+            data = data.replace(b"PK\x01\x02\x14\x03\x14\0\0", b"PK\x01\x02\x14\x03\x14\0\1", 1)
+            data = data.replace(b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\1", 1)
+        else:
+            data = data.replace(b"mapping", b"mopping", 1)
+        path.write_bytes(data)
+        report = run(store, path)
+        assert sessions(report) == {session_of(2)}
+        (note,) = notes(report, "failed")
+        assert note.first == "conversations.json"
+        assert ("encrypted" if damage == "encrypted" else "CRC") in note.text
 
     def test_a_thousand_files(self, store, tmp_path):
         entries = [(f"{number:04d}.jsonl", claude(number)) for number in range(1000)]
@@ -345,3 +395,50 @@ def test_the_files_are_never_changed(store, folder):
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(Path(folder).iterdir())}
     run(store, folder)
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(Path(folder).iterdir())} == before
+
+
+def stamps_in(folder):
+    stats = {path: path.stat() for path in (folder, *folder.rglob("*"))}
+    return {path: (status.st_size, status.st_mtime_ns, status.st_ctime_ns) for path, status in stats.items()}
+
+
+def contents_in(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_sources_are_only_read_and_nothing_is_fetched(store, tmp_path, monkeypatch):
+    """Every fixture of every source is imported from a folder in which nothing changes, and no socket is opened."""
+    folder = tmp_path / "fixtures"
+    shutil.copytree(Path(__file__).parents[1] / "sources" / "fixtures", folder)
+    database = folder / "opencode" / "opencode.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript((folder / "opencode" / "database.sql").read_text())
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        folder.chmod(0o500)
+        before, content = stamps_in(folder), contents_in(folder)
+        monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("an import opened a connection"))
+        report = run(store, folder)
+        assert {item.source for item in report.conversations} == set(registry.NAMES)
+        assert (stamps_in(folder), contents_in(folder)) == (before, content)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000 + "]" * 100_000, "9" * 100_000, "NaN", "Infinity", "1e999", '{"a": 1, "a": 2}', '"\\ud800"', "-0"],
+    ids=["deep", "huge", "nan", "infinity", "overflow", "duplicate", "surrogate", "zero"],
+)
+def test_values_that_json_readers_disagree_about(store, tmp_path, text):
+    """A conversation with such a value is kept, the others are imported, and the original is the same text."""
+    document = chatgpt(("a", [("n", None)]), ("b", [("n", None)])).replace('"title": "b"', f'"title": "b", "x": {text}')
+    path = tmp_path / "conversations.json"
+    path.write_text(document)
+    report = run(store, path)
+    assert "chatgpt:a" in sessions(report)
+    originals = [data.decode() for session in sorted(sessions(report)) for _, data in read_originals(store, session)]
+    assert len(originals) == 2
+    assert any(f'"x": {text}' in data for data in originals)
+    assert {item.outcome for item in run(store, path, again=True).conversations} == {"unchanged"}

@@ -279,6 +279,27 @@ class TestTree:
         assert texts(session) == ["one", "other", "more"]
         assert len(session.branches.list()) == 2
 
+    def test_messages_that_a_person_took_back_are_not_on_the_active_path(self, store, tmp_path):
+        file = tmp_path / "a.jsonl"
+        file.write_bytes(lines(START, *chain("one", "two", "three"), {"active": "m0"}))
+        run(store, file)
+        session = store.get_session("toy:a")
+        assert texts(session) == ["one"]
+        count = len(session.branches.list())
+        run(store, file, again=True)
+        session.refresh()
+        assert (texts(session), len(session.branches.list())) == (["one"], count)
+        with file.open("ab") as stream:
+            stream.write(lines({"id": "y", "after": "m0", "text": "other"}, {"active": "y"}))
+        run(store, file)
+        session.refresh()
+        assert texts(session) == ["one", "other"]
+        with file.open("ab") as stream:
+            stream.write(lines({"active": "m2"}))
+        run(store, file)
+        session.refresh()
+        assert texts(session) == ["one", "two", "three"]
+
     def test_what_was_continued_in_recollect_stays(self, store, tmp_path):
         file = tmp_path / "a.jsonl"
         file.write_bytes(lines(START, *chain("one", "two"), {"active": "m1"}))

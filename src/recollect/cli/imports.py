@@ -216,7 +216,7 @@ def _find(run: FileImport, paths: Sequence[str], settings: dict[str, Any], resou
         if _is_export(tree):  # which no other source needs to look at
             run.other_files.append((tree, tree.path.name))
             continue
-        imports.files.extend(run.find_in(tree, list(tree.names()), run.options.sources))
+        imports.files.extend(run.find_all(tree, run.options.sources))
     if settings["sources"] and OWN not in settings["sources"]:
         return imports
     own = [*_own_exports(run.other_files, imports.unusable)]
@@ -251,7 +251,7 @@ def _discover(run: FileImport) -> _Imports:
             continue
         tree = run.open(place.path)
         if tree is not None:
-            imports.files.extend(run.find_in(tree, list(tree.names()), place.sources))
+            imports.files.extend(run.find_all(tree, place.sources))
         run.other_files.clear()  # files that the tool keeps for itself
     return imports
 

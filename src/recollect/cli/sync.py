@@ -101,7 +101,7 @@ def _import_new(store: Store, places: Sequence[Place], progress: ProgressBar) ->
     for place in places:
         tree = run.open(place.path) if place.path.exists() else None
         if tree is not None:
-            files += run.find_in(tree, list(tree.names()), place.sources)
+            files += run.find_all(tree, place.sources)
     run.read_all(files)
     return run.finish()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.errors import UnreadableFile
@@ -27,17 +26,16 @@ from recollect.model.message import (
     ToolResultPart,
 )
 from recollect.sources.documents import (
-    DocumentSource,
-    Element,
+    ExportSource,
     document_elements,
     first_question,
     json_bytes,
     json_head,
+    latency,
     mark_injected,
     media_type,
     order_tree,
     output_of,
-    unique_name,
 )
 from recollect.sources.files import FileTree
 from recollect.sources.json_fields import (
@@ -51,12 +49,10 @@ from recollect.sources.json_fields import (
     message_events,
     message_key,
     pick,
-    session_id,
     title_text,
 )
 from recollect.sources.source import (
     ActiveFound,
-    Environment,
     Note,
     Original,
     Select,
@@ -95,15 +91,11 @@ class _Call(NamedTuple):
     tool: str
 
 
-class ChatgptSource(DocumentSource):
+class ChatgptSource(ExportSource):
     """Reads exports of ChatGPT."""
 
     name = _NAME
     label = "ChatGPT"
-
-    def discover(self, environment: Environment) -> Sequence[Path]:  # noqa: ARG002  the same for every machine
-        """Return no places: its owner chooses where an export is saved."""
-        return ()
 
     def detect(self, tree: FileTree, names: Iterable[str]) -> Iterator[Transcript]:
         """Return the files that begin like an array of conversations, or like a single one."""
@@ -115,6 +107,12 @@ class ChatgptSource(DocumentSource):
                 feedback = f"{name.rpartition('/')[0]}/{_FEEDBACK}".lstrip("/")
                 yield Transcript(_NAME, name, "document", (feedback,) if feedback in available else ())
 
+    def find_id(self, conversation: dict[str, Any]) -> str | None:
+        """Return the id of a conversation; None for an entry that is not one."""
+        has_messages = type(conversation.get("mapping")) is dict
+        tool_id = as_text(conversation.get("id")) or as_text(conversation.get("conversation_id"))
+        return tool_id if has_messages else None
+
     def read(
         self,
         tree: FileTree,
@@ -125,28 +123,13 @@ class ChatgptSource(DocumentSource):
         assets = _Assets(tree, transcript.name)
         feedback = _Feedback(tree, transcript.files)
         yield from feedback.notes
-        counts: dict[str, int] = {}
-        for element in document_elements(tree, transcript.name):
-            if isinstance(element, Note):
-                yield element
-                continue
-            if element.problem is not None:
-                yield Note("malformed", transcript.name, element.problem)
-            conversation = as_dict(element.value)
-            tool_id = as_text(conversation.get("id")) or as_text(conversation.get("conversation_id"))
-            if tool_id is None or type(conversation.get("mapping")) is not dict:
-                yield Note("skipped", transcript.name, "An entry has no messages, such as the entry of a project.")
-                continue
-            reader = _ConversationReader(conversation, session_id(_NAME, tool_id), transcript.name, assets, feedback)
-            yield from reader.read()
-            yield from _originals(reader, element, counts)
-
-
-def _originals(reader: _ConversationReader, element: Element, counts: dict[str, int]) -> Iterator[SourceEvent]:
-    """Yield the JSON text of a conversation, and the feedback about its messages."""
-    yield Original(reader.session, unique_name("conversation.json", reader.session, counts), element.data)
-    if reader.rows:
-        yield Original(reader.session, _FEEDBACK, json_bytes(reader.rows))
+        yield from self.read_entries(
+            tree,
+            transcript.name,
+            lambda conversation, session, place: _ConversationReader(
+                conversation, session, place, assets, feedback
+            ).read(),
+        )
 
 
 class _Feedback:
@@ -239,6 +222,8 @@ class _ConversationReader:
         active = self._keys.get(as_text(self.conversation.get("current_node")) or "")
         if active is not None:
             yield ActiveFound(self.session, active)
+        if self.rows:
+            yield Original(self.session, _FEEDBACK, json_bytes(self.rows))
 
     def _session_found(self, drafts: list[Draft]) -> SessionFound:
         conversation = self.conversation
@@ -294,6 +279,8 @@ class _ConversationReader:
         facts = {
             name: value for name, value in pick(message, *_MESSAGE_FACTS).items() if value != _USUAL_FACTS.get(name)
         }
+        if message.get("weight") == 0:  # marks a message that is not shown; pick() omits 0
+            facts["weight"] = 0
         facts |= pick(metadata, *_METADATA_FACTS)
         name = as_text(as_dict(message.get("author")).get("name"))
         if name is not None:
@@ -334,7 +321,8 @@ class _ConversationReader:
         self._calls[node_id] = None
         has_failed = _has_failed(content, metadata, run)
         times = {"started_at": from_seconds(run.get("start_time")), "completed_at": from_seconds(run.get("end_time"))}
-        facts = {name: time for name, time in times.items() if time is not None} | pick(run, "status", "run_id")
+        facts = {name: time for name, time in times.items() if time is not None} | latency(times)
+        facts |= pick(run, "status", "run_id")
         result = ToolResultPart(
             call_id=call.call_id,
             tool=tool or call.tool,
@@ -372,7 +360,7 @@ class _ConversationReader:
         if text is not None:
             metadata = _facts_of(content, "language", "url", "domain", "title", "name")
             return [TextPart(text=text, metadata=metadata or None)]
-        if not content or set(content) <= {"content_type", "text", "result", "language", "response_format_name"}:
+        if not pick(content, *content.keys() - {"content_type", "language", "response_format_name"}):
             return []
         self._notes.append(Note("unknown", self.place, f"content_type {(kind or 'none')[:80]}"))
         return [DataPart(data=content)]

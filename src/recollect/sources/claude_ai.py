@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,14 +28,12 @@ from recollect.model.message import (
     ToolResultPart,
 )
 from recollect.sources.documents import (
-    DocumentSource,
-    document_elements,
+    ExportSource,
     first_question,
     json_head,
     media_type,
     order_tree,
     output_of,
-    unique_name,
 )
 from recollect.sources.files import FileTree
 from recollect.sources.json_fields import (
@@ -50,14 +47,11 @@ from recollect.sources.json_fields import (
     message_events,
     message_key,
     pick,
-    session_id,
     title_text,
 )
 from recollect.sources.source import (
     ActiveFound,
-    Environment,
     Note,
-    Original,
     Select,
     SessionFound,
     SourceEvent,
@@ -85,15 +79,11 @@ _BLOCK_FACTS = (
 _TIMES = {"start_timestamp": "started_at", "stop_timestamp": "completed_at"}
 
 
-class ClaudeAiSource(DocumentSource):
+class ClaudeAiSource(ExportSource):
     """Reads exports of Claude.ai."""
 
     name = _NAME
     label = "Claude.ai"
-
-    def discover(self, environment: Environment) -> Sequence[Path]:  # noqa: ARG002  the same for every machine
-        """Return no places: its owner chooses where an export is saved."""
-        return ()
 
     def detect(self, tree: FileTree, names: Iterable[str]) -> Iterator[Transcript]:
         """Return the files that begin like an array of conversations, or like a single one."""
@@ -102,6 +92,11 @@ class ClaudeAiSource(DocumentSource):
             if _MESSAGES.search(head) and b'"uuid"' in head:
                 yield Transcript(_NAME, name, "document")
 
+    def find_id(self, conversation: dict[str, Any]) -> str | None:
+        """Return the id of a conversation; None for an entry that is not one."""
+        has_messages = type(conversation.get("chat_messages")) is list
+        return as_text(conversation.get("uuid")) if has_messages else None
+
     def read(
         self,
         tree: FileTree,
@@ -109,31 +104,17 @@ class ClaudeAiSource(DocumentSource):
         select: Select = select_all,  # noqa: ARG002  part of the interface
     ) -> Iterator[SourceEvent]:
         """Read the conversations of a file, one at a time."""
-        counts: dict[str, int] = {}
-        for element in document_elements(tree, transcript.name):
-            if isinstance(element, Note):
-                yield element
-                continue
-            if element.problem is not None:
-                yield Note("malformed", transcript.name, element.problem)
-            conversation = as_dict(element.value)
-            tool_id = as_text(conversation.get("uuid"))
-            if tool_id is None or type(conversation.get("chat_messages")) is not list:
-                yield Note("skipped", transcript.name, "An entry has no messages.")
-                continue
-            session = session_id(_NAME, tool_id)
-            yield from _read_conversation(conversation, session, transcript.name)
-            yield Original(session, unique_name("conversation.json", session, counts), element.data)
+        return self.read_entries(tree, transcript.name, _read_conversation)
 
 
 def _read_conversation(conversation: dict[str, Any], session: str, place: str) -> Iterator[SourceEvent]:
     """Yield the events of a conversation, parents before children."""
     rows, problem = _rows_by_id(conversation["chat_messages"])
-    if problem is not None:
-        yield Note("malformed", place, problem)
     reader = _MessageReader(place)
     drafts = {tool_id: reader.read(tool_id, row) for tool_id, row in rows.items()}
     yield _session_found(conversation, session, list(drafts.values()))
+    if problem is not None:
+        yield Note("malformed", place, problem)
     yield from reader.notes
     for node in order_tree(_parents(rows)):
         parent = drafts[node.parent].key if node.parent is not None else None

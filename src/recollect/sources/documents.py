@@ -5,11 +5,13 @@ A document of another tool may contain anything. Fields of uncertain type are re
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -18,8 +20,18 @@ from recollect.errors import InvalidValue, UnreadableFile
 from recollect.model import json
 from recollect.model.message import AttachmentPart, BasePart, DataPart, Draft, Part, TextPart
 from recollect.sources.files import FileTree
-from recollect.sources.json_fields import title_text
-from recollect.sources.source import INJECTION_KEY, LineReader, Note, Transcript
+from recollect.sources.json_fields import as_dict, as_text, session_id, title_text
+from recollect.sources.source import (
+    ENTRY_PREFIX,
+    INJECTION_KEY,
+    Environment,
+    LineReader,
+    Note,
+    Original,
+    SessionFound,
+    SourceEvent,
+    Transcript,
+)
 
 MAX_ELEMENT_BYTES = 256 << 20
 """The longest conversation of a document that is read. Text of a person's longest chats reaches some megabytes."""
@@ -31,12 +43,13 @@ _CHUNK_BYTES = 1 << 20  # large enough that the loop per chunk costs nothing, sm
 _MEDIA = frozenset([
     "png", "jpg", "jpeg", "gif", "webp", "bmp", "heic", "tif", "tiff", "svg", "ico", "wav", "mp3", "m4a", "ogg", "flac",
     "mp4", "mov", "webm", "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "html", "htm", "css", "js", "py", "csv",
-    "tsv", "dat", "bin", "exe", "zip", "gz", "tar", "7z", "woff", "woff2", "ttf",
+    "tsv", "dat", "bin", "exe", "zip", "tar", "7z", "woff", "woff2", "ttf",
 ])  # fmt: skip
 """The extensions of files that are never JSON documents: exports hold thousands of them."""
 _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _TOP_TOKEN = re.compile(rb'["{}\[\],]')
 _INNER_TOKEN = re.compile(rb'["{}\[\]]')
+_LINES_FILE = re.compile(r"\.(?:jsonl|ndjson)(?:\.zst|\.gz)?$", re.IGNORECASE)
 
 
 class DocumentSource:
@@ -49,12 +62,64 @@ class DocumentSource:
         raise UnreadableFile(f"{transcript.name} must be read as a document, got a request to read lines. Use read().")
 
 
+class ExportSource(DocumentSource):
+    """What the sources share whose data are exports: files of conversations that their owner saves anywhere."""
+
+    name: str
+
+    def discover(self, environment: Environment) -> Sequence[Path]:  # noqa: ARG002  the same for every machine
+        """Return no places: its owner chooses where an export is saved."""
+        return ()
+
+    def find_id(self, conversation: dict[str, Any]) -> str | None:
+        """Return the id of a conversation; None for an entry that is not one."""
+        raise NotImplementedError
+
+    def read_entries(self, tree: FileTree, name: str, read: ReadConversation) -> Iterator[SourceEvent]:
+        """Read the entries of a file, one at a time, each with its JSON text as its original.
+
+        `read` receives a conversation, its session id and its place. Its first event is the SessionFound. An entry that
+        is not a conversation becomes an archived session without messages, so that it is kept and can be exported.
+        """
+        counts: dict[str, int] = {}
+        for element in document_elements(tree, name):
+            if isinstance(element, Note):
+                yield element
+                continue
+            if element.problem is not None:
+                yield Note("malformed", name, element.problem)
+            conversation = as_dict(element.value)
+            tool_id = self.find_id(conversation)
+            if tool_id is not None:
+                events = iter(read(conversation, session_id(self.name, tool_id), name))
+                event = next(events)
+            else:
+                events, event = iter(()), self._read_entry(element)
+                yield Note("unknown", name, "An entry has no messages, such as the entry of a project.")
+            assert isinstance(event, SessionFound)
+            yield event
+            yield Original(event.session, unique_name("conversation.json", event.session, counts), element.data)
+            yield from events
+
+    def _read_entry(self, element: Element) -> SessionFound:
+        entry = as_dict(element.value)
+        entry_id = (
+            as_text(entry.get("id")) or as_text(entry.get("uuid")) or hashlib.sha256(element.data).hexdigest()[:32]
+        )
+        title = title_text(entry.get("title")) or title_text(entry.get("name"))
+        session = session_id(self.name, f"{ENTRY_PREFIX}{entry_id}")
+        return SessionFound(session, title=title, title_rank=2 if title else 0, archived=True)
+
+
+ReadConversation = Callable[[dict[str, Any], str, str], Iterable[SourceEvent]]
+
+
 class DamagedArray(Exception):
-    """Internal: the end of a JSON array is missing, or an element is too long; callers of elements() report it."""
+    """Internal: the end of a JSON array is missing; callers of elements() report it."""
 
 
-def elements(file: IO[bytes], limit: int = MAX_ELEMENT_BYTES) -> Iterator[bytes]:
-    """Yield the JSON text of each element of an array, while reading the file in chunks.
+def elements(file: IO[bytes], limit: int = MAX_ELEMENT_BYTES) -> Iterator[bytes | None]:
+    """Yield the JSON text of each element of an array, while reading the file in chunks; None for one that is too long.
 
     The elements are not decoded, so each may be malformed. Raise DamagedArray at the end if the array is truncated.
     """
@@ -77,8 +142,9 @@ class _ArrayScanner:
         self.position = 0
         self.depth = -1  # before the array begins
         self.in_string = False
+        self.is_too_long = False
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
         """Yield the elements that end in a chunk."""
         self.buffer += chunk
         if self.depth < 0:
@@ -94,14 +160,14 @@ class _ArrayScanner:
                 self.position = len(self.buffer)
                 break
             self.position = token.end()
-            element = self._read_token(token[0])
-            if element:
+            element = self._take_element() if self._ends_element(token[0]) else b""
+            del token  # it holds the text
+            if element != b"":
                 yield element
-        del self.buffer[: self.start]
-        self.position -= self.start
-        self.start = 0
-        if len(self.buffer) > self.limit:
-            raise DamagedArray(f"An element of the JSON array has more than {self.limit:,} bytes.")
+            del element
+        if self.position - self.start > self.limit:
+            self.is_too_long, self.start = True, self.position
+        self._drop()
 
     def _skip_string(self) -> bool:
         """Move behind the end of a string. Return False if more text is needed."""
@@ -114,21 +180,33 @@ class _ArrayScanner:
         self.in_string = False
         return True
 
-    def _read_token(self, token: bytes) -> bytes:
-        """Follow a token. Return the text of an element if it ends here."""
+    def _ends_element(self, token: bytes) -> bool:
+        """Follow a token. Return whether an element ends before it."""
         if token == b'"':
             self.in_string = True
         elif token in b"{[":
             self.depth += 1
         elif token == b"," or self.depth == 1:
-            element = bytes(self.buffer[self.start : self.position - 1]).strip()
-            self.start = self.position
-            if token != b",":
-                self.depth = 0
-            return element
+            self.depth = 1 if token == b"," else 0
+            return True
         else:
             self.depth -= 1
-        return b""
+        return False
+
+    def _take_element(self) -> bytes | None:
+        """Return the text of the element that ends here; None if it is too long."""
+        with memoryview(self.buffer) as view:
+            element = None if self.is_too_long else bytes(view[self.start : self.position - 1]).strip()
+        self.is_too_long, self.start = False, self.position
+        if self.position > _CHUNK_BYTES:
+            self._drop()  # a long element is in memory once while it is read
+        return element
+
+    def _drop(self) -> None:
+        """Remove the text before the present element."""
+        del self.buffer[: self.start]
+        self.position -= self.start
+        self.start = 0
 
 
 class Element(NamedTuple):
@@ -140,7 +218,7 @@ class Element(NamedTuple):
 
 
 def document_elements(tree: FileTree, name: str) -> Iterator[Element | Note]:
-    """Yield the elements of a file that holds a JSON array, or the single object that it holds.
+    """Yield the elements of a file that holds a JSON array, a single object, or one object per line.
 
     A file that ends too early yields the elements before its end, and a Note.
     """
@@ -148,9 +226,11 @@ def document_elements(tree: FileTree, name: str) -> Iterator[Element | Note]:
     try:
         with closing(tree.open(name)) as file:
             start = file.peek(64)[:64].lstrip(b"\xef\xbb\xbf \t\r\n") if isinstance(file, io.BufferedReader) else b""
-            texts = elements(file) if start.startswith(b"[") else iter((file.read(MAX_ELEMENT_BYTES + 1),))
-            for text in texts:
-                yield read_element(text)
+            for text in elements(file) if start.startswith(b"[") else _objects(file, name):
+                if text is None:
+                    yield Note("skipped", name, f"A conversation has more than {MAX_ELEMENT_BYTES:,} bytes.")
+                elif text.strip():
+                    yield read_element(text)
                 is_started = True
     except DamagedArray as error:
         yield Note("malformed", name, str(error))
@@ -160,17 +240,38 @@ def document_elements(tree: FileTree, name: str) -> Iterator[Element | Note]:
         yield Note("malformed", name, f"The file cannot be read to its end: {error}")
 
 
+def _objects(file: IO[bytes], name: str) -> Iterator[bytes | None]:
+    """Yield the text of the object in a file, or that of each line if it holds one object per line."""
+    line = file.readline(MAX_ELEMENT_BYTES + 1)
+    if not _LINES_FILE.search(name) and _is_malformed(line):
+        line += file.read(MAX_ELEMENT_BYTES + 1 - len(line))
+    while line:
+        is_too_long = len(line) > MAX_ELEMENT_BYTES
+        yield None if is_too_long else line
+        while is_too_long and line and not line.endswith(b"\n"):
+            line = file.readline(_CHUNK_BYTES)
+        line = file.readline(MAX_ELEMENT_BYTES + 1)
+
+
+def _is_malformed(line: bytes) -> bool:
+    """Return whether a line is not a whole JSON object: the file then holds one that continues in its next lines."""
+    return not line.rstrip().endswith(b"}") or read_element(line).value is None
+
+
 def read_element(text: bytes) -> Element:
     """Decode the JSON text of an element. The value is plain JSON data that a message can hold."""
     data = text.removeprefix(b"\xef\xbb\xbf").strip()
-    if len(data) > MAX_ELEMENT_BYTES:
-        return Element(data, None, f"A conversation has more than {MAX_ELEMENT_BYTES:,} bytes.")
+    problem: str | None = None
     try:
-        value = json.decode(data)
+        try:
+            value = json.decode(data)
+        except UnicodeDecodeError:
+            value = json.decode(data.decode("utf-8", "replace"))
+            problem = "Bytes that are not UTF-8 were replaced."
     except (ValueError, RecursionError):
         return Element(data, None, "A conversation is not JSON.")
     value, is_changed = plain_data(value)
-    return Element(data, value, "A value that a message cannot hold was replaced." if is_changed else None)
+    return Element(data, value, "A value that a message cannot hold was replaced." if is_changed else problem)
 
 
 def plain_data(value: Any) -> tuple[Any, bool]:
@@ -271,6 +372,12 @@ def output_of(parts: Sequence[Part]) -> dict[str, Any]:
     if len(pieces) == 1 and isinstance(pieces[0], TextPart) and pieces[0].metadata is None:
         return {"text": pieces[0].text}
     return {"content": pieces} if pieces else {"text": ""}
+
+
+def latency(times: Mapping[str, Any]) -> dict[str, int]:
+    """Return the duration of a tool call as the fact that a store shows, if its start and its end are known."""
+    start, end = times.get("started_at"), times.get("completed_at")
+    return {"latency_ms": end - start} if type(start) is int and type(end) is int and end >= start else {}
 
 
 def json_bytes(value: Any) -> bytes:

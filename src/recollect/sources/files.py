@@ -1,4 +1,4 @@
-"""The files of an import as users have them: a file, a folder, a zip archive or a zstd file, behind one interface.
+"""The files of an import as users have them: a file, a folder or a zip archive, also compressed, behind one interface.
 
 Everything here is bounded and never leaves the given folder or archive: symbolic links are not followed, names with
 `..` or an absolute path are unsafe_names, and decompression stops at a limit.
@@ -6,11 +6,14 @@ Everything here is bounded and never leaves the given folder or archive: symboli
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import stat
+import tempfile
+import weakref
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, Protocol
@@ -30,6 +33,10 @@ MAX_FILES = 1_000_000
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _HEAD_STEP = 8_192  # bytes; what was read before damaged data remains
 _ZSTD_STEP = 512  # bytes that are decompressed at once, to at most 16 MB: 4 bytes can hold a block of 128 KB
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
+_MAX_NESTED_ARCHIVES = 100  # each is an open file; the parts of a split export are a few
+_MAX_NESTED_BYTES = 4 << 30  # of an archive in an archive, which is copied to a temporary file
 
 
 class FileStamp(NamedTuple):
@@ -46,6 +53,11 @@ class FileTree(Protocol):
     @property
     def path(self) -> Path:
         """The file or folder that the user named."""
+        ...
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why files have no head(), by name."""
         ...
 
     def names(self) -> Iterator[str]:
@@ -79,6 +91,9 @@ class FileTree(Protocol):
 class _BaseTree:
     """What the trees share: reading a file by opening it."""
 
+    def __init__(self) -> None:
+        self.problems: dict[str, str] = {}
+
     def open(self, name: str) -> IO[bytes]:
         raise NotImplementedError
 
@@ -88,8 +103,9 @@ class _BaseTree:
             with closing(self.open(name)) as file:
                 while len(data) < HEAD_BYTES and (piece := file.read(min(_HEAD_STEP, HEAD_BYTES - len(data)))):
                     data += piece
-        except (UnreadableFile, OSError):
-            pass  # the beginning of a damaged file tells to which tool it belongs, so that a report can name it
+        except (UnreadableFile, OSError) as error:
+            # The beginning of a damaged file tells to which tool it belongs, so that a report can name it.
+            self.problems[name] = str(error if isinstance(error, UnreadableFile) else _unreadable(name, error))
         return bytes(data)
 
     def read(self, name: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
@@ -107,6 +123,7 @@ class FolderTree(_BaseTree):
     """The files below a folder, or a single file."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
         self._is_file = not path.is_dir()
         self.unreadable_folders: list[str] = []
@@ -180,12 +197,15 @@ class FolderTree(_BaseTree):
 
 
 class ZipTree(_BaseTree):
-    """The files of a zip archive."""
+    """The files of a zip archive. `file` has its bytes if it is in another archive, of which `path` names the entry."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
+        super().__init__()
         self.path = path
         try:
-            self._archive = zipfile.ZipFile(path)
+            self._archive = zipfile.ZipFile(path if file is None else file)
+            if file is not None:
+                weakref.finalize(self, file.close)
         except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise _unreadable(path.name, error) from error
         self._entries = {
@@ -293,20 +313,61 @@ def open_tree(path: Path) -> FileTree:
         return FolderTree(path)
     try:
         with path.open("rb") as file:
-            is_zip = file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+            is_zip = file.read(4) in _ZIP_MAGICS
     except OSError as error:
         raise _unreadable(str(path), error) from error
     return ZipTree(path) if is_zip else FolderTree(path)
 
 
+def nested_archives(tree: FileTree, names: Iterable[str]) -> Iterator[tuple[str, ZipTree | UnreadableFile]]:
+    """Yield the zip archives among files of a tree, each with its name: its files, or the reason why it has none.
+
+    Large exports arrive as several archives, which people keep in one folder. Archives in archives of an archive are
+    not opened, so a nested bomb ends there.
+    """
+    names = [name for name in names if name.lower().endswith(".zip") and tree.head(name)[:4] in _ZIP_MAGICS]
+    for name in names[_MAX_NESTED_ARCHIVES:]:
+        yield (
+            name,
+            UnreadableFile(f"{name} was not opened: {tree.path.name} has more than {_MAX_NESTED_ARCHIVES} archives."),
+        )
+    for name in names[:_MAX_NESTED_ARCHIVES]:
+        try:
+            yield name, _open_archive(tree, name)
+        except UnreadableFile as error:
+            yield name, error
+
+
+def _open_archive(tree: FileTree, name: str) -> ZipTree:
+    """Open an archive of a tree; one in an archive is copied to a temporary file."""
+    if tree.local_path(name) is not None:
+        return ZipTree(tree.path / name)
+    copy = tempfile.TemporaryFile(prefix="recollect-")  # noqa: SIM115  the archive in it stays open
+    try:
+        with closing(tree.open(name)) as file:
+            while copy.tell() <= _MAX_NESTED_BYTES and (data := file.read(1 << 20)):
+                copy.write(data)
+        if copy.tell() <= _MAX_NESTED_BYTES:
+            return ZipTree(tree.path / name, copy)
+    except (UnreadableFile, OSError) as error:
+        copy.close()
+        raise error if isinstance(error, UnreadableFile) else _unreadable(name, error) from error
+    copy.close()
+    raise UnreadableFile(f"{name} has more than {_MAX_NESTED_BYTES:,} bytes. Extract it first.")
+
+
 def _decompress(file: IO[bytes], name: str, size: int) -> IO[bytes]:
-    """Return a buffered stream of a file, decompressed if it is a zstd file."""
+    """Return a buffered stream of a file, decompressed if it is a zstd or gzip file."""
     assert isinstance(file, io.BufferedReader)
     try:
-        is_zstd = file.peek(4)[:4] == _ZSTD_MAGIC
+        start = file.peek(4)[:4]
     except OSError as error:
         raise _unreadable(name, error) from error
-    if not is_zstd:
+    if start.startswith(_GZIP_MAGIC):
+        reader: Any = gzip.GzipFile(fileobj=file)
+        reader.myfileobj = file  # closed with the reader
+        return io.BufferedReader(_BoundedFile(reader, name, size))
+    if start != _ZSTD_MAGIC:
         return file
     import zstandard  # noqa: PLC0415  only for compressed files
 
@@ -322,5 +383,5 @@ def _is_inside(entry: zipfile.ZipInfo) -> bool:
 
 
 def _unreadable(name: str, error: Exception) -> UnreadableFile:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).removesuffix(".")
-    return UnreadableFile(f"{name} cannot be read: {reason or type(error).__name__}.")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UnreadableFile(f"{name} cannot be read: {(reason or type(error).__name__).rstrip('.')}.")

@@ -24,8 +24,8 @@ from recollect.sources.gemini_parts import (
     SNAPSHOT,
     SNAPSHOT_ANSWER,
     calls_of,
+    holds_only_results,
     is_context,
-    parts_of,
     question_of,
     read_answer,
     read_question,
@@ -67,10 +67,15 @@ NAME = "gemini-cli"
 _STATE_ENTRIES = 64  # messages in the state of a reader; rewinding further reads the file from its beginning
 _MAX_CALLS = 100  # of one message, in the state of a reader
 _MAX_LINE = 32 << 20  # bytes of a line of another file, as for the lines that an import reads
+_MAX_EARLIER_FILES = 30  # of a conversation, each of which reads those before it by recursion
 _MAX_ROOT = 4_096  # bytes of the file that names the folder of a project
 _ROOT_FILE = ".project_root"
 _HISTORY = re.compile(rb'\s*(?:\{\s*"history"\s*:\s*)?\[\s*\{[^{}\[\]]{0,200}"(?:role|parts)"')
 _SESSION_FILE = re.compile(r"(.*/)?(session-.*)-([0-9a-zA-Z]{8})\.jsonl?")
+_FULL_FIELDS = frozenset({"tokens", "model", "toolCalls", "thoughts", "displayContent"})
+"""Fields of the first version of a message. When it resumes a conversation, Gemini CLI writes a list of the known
+messages with only their content and the present time, which must not replace them.
+"""
 _FIELDS = frozenset(
     {
         "sessionId", "projectHash", "startTime", "lastUpdated", "kind", "directories", "summary", "messages", "history",
@@ -100,7 +105,7 @@ class GeminiSource:
                 continue
             head = tree.head(name)
             if name.endswith(".jsonl"):
-                if _is_session(_first_value(head)):
+                if _is_session(_first_value(head.partition(b"\n")[0])):
                     yield Transcript(NAME, name, "lines", _neighbor_files(name, known_names, earlier))
             elif _is_document(head):
                 yield Transcript(NAME, name, "document", _neighbor_files(name, known_names, earlier))
@@ -131,7 +136,7 @@ class GeminiSource:
 
 def _first_value(head: bytes) -> Any:
     try:
-        return decode(head.partition(b"\n")[0])
+        return decode(head)
     except (ValueError, RecursionError):
         return None
 
@@ -153,13 +158,13 @@ def _is_document(head: bytes) -> bool:
 def _neighbor_files(name: str, names: frozenset[str], earlier: dict[str, list[str]]) -> tuple[str, ...]:
     """Return the other files of a conversation: earlier ones with its id, and the one that names its project's folder.
 
-    A conversation that was resumed may continue in a new file. Its name then ends with the same part of the id.
+    A conversation that was resumed may continue in new files. Their names then end with the same part of the id.
     """
     files: list[str] = []
     match = _SESSION_FILE.fullmatch(name)
     if match:
         same_id = earlier.setdefault(f"{match[1]}{match[3]}", [])
-        files += same_id[-1:]
+        files += same_id[-_MAX_EARLIER_FILES:]
         same_id.append(name)
     root = f"{name.partition('chats/')[0]}{_ROOT_FILE}"
     return (*files, root) if root in names else tuple(files)
@@ -210,7 +215,7 @@ class GeminiReader:
         except msgspec.ValidationError as error:
             raise ReadFromStart from error
         self._index = {entry.id: number for number, entry in enumerate(self._progress.entries)}
-        self._earlier: tuple[str | None, frozenset[str]] | None = None
+        self._has_news = False  # otherwise a later file of the conversation may have continued it
 
     @property
     def session(self) -> str | None:
@@ -228,16 +233,18 @@ class GeminiReader:
     def read_line(self, number: int, line: Any) -> list[SourceEvent]:
         """Return the events of a line."""
         self._place = f"{self._transcript.name}:{number}"
+        self._has_news = True
         return list(self._read(line))
 
     def read_document(self, document: Any) -> list[SourceEvent]:
         """Return the events of a whole document."""
+        self._has_news = True
         return list(self._read_fields(document) if type(document) is dict else self._refuse())
 
     def finish(self) -> list[SourceEvent]:
         """Return the active message if there are branches."""
         session, last = self._progress.session, self._last or self._progress.before_empty
-        if session is None or last is None or not self._progress.has_branches:
+        if session is None or last is None or not self._progress.has_branches or not self._has_news:
             return []
         return [ActiveFound(session, last)]
 
@@ -352,8 +359,10 @@ class GeminiReader:
             raise ReadFromStart
         records = [record if type(record) is dict else {} for record in messages]
         records = [record if self._id_of(record) else {**record, "id": str(i)} for i, record in enumerate(records, 1)]
+        for record in records:
+            yield from self._join(record)  # before the first one that is not context
         positions = [number for record in records if (number := self._index.get(record["id"])) is not None]
-        if progress.entries:
+        if progress.entries and not all(is_context(record) for record in records):  # the beginning of a resumption
             summary = next((each for each in records if text_of(each).lstrip().startswith(SNAPSHOT)), None)
             if summary is not None and summary["id"] not in self._index:
                 yield from self._read_compaction(summary, min(positions, default=len(progress.entries)))
@@ -363,7 +372,8 @@ class GeminiReader:
             elif any(not entry.is_remark for entry in progress.entries[max(positions) + 1 :]):
                 self._cut(max(positions) + 1)
         for record in records:
-            yield from self._read_record(record)
+            if record["id"] not in self._index or _FULL_FIELDS & record.keys():
+                yield from self._read_record(record)
 
     def _id_of(self, record: dict[str, Any]) -> str | None:
         return text_in(record, "id")
@@ -391,15 +401,16 @@ class GeminiReader:
         results = responses_of(record) if kind == "user" else []
         if results:
             yield from self._read_results(record, identity, results)
-            if all("functionResponse" in block for block in parts_of(record)):
+            if holds_only_results(record):
                 return
+        if identity not in self._index:
+            yield from self._join(record)
         number = self._index.get(identity)
         if number is not None:
             entry = progress.entries[number]
             if entry.key is None or entry.id != identity:
                 return
         else:
-            yield from self._join(record)
             entry = _Entry(identity, message_key(identity), self._last, None)
             entry.last = entry.key
             self._append(entry)
@@ -477,7 +488,7 @@ class GeminiReader:
             entry.last = message_key(f"{identity}:results")
             draft = Draft(role="tool", parts=tuple(results), key=entry.last, created_at=time_in(record, "timestamp"))
             yield from self._emit(draft, parent)
-        if all("functionResponse" in block for block in parts_of(record)):
+        if holds_only_results(record):
             self._append(entry)
 
     def _find_call(self, part: ToolResultPart) -> ToolResultPart:
@@ -496,74 +507,63 @@ class GeminiReader:
         return message_events(self._progress.session, draft, parent, self._place)
 
     def _join(self, record: dict[str, Any]) -> Iterator[SourceEvent]:
-        """Emit the messages of an earlier file first if this one only continues it."""
+        """Emit the messages of the earlier files first if this one continues them, before its first own message."""
         progress = self._progress
         if progress.is_joined or is_context(record):
             return
         progress.is_joined = True
         earlier = self._read_earlier()
-        for _ in earlier.events():
-            pass
-        own_ids = [entry.id for entry in progress.entries]
-        ids = earlier.ids()
-        if earlier.last is None or self._id_of(record) in ids or not ids.issuperset(own_ids):
+        yield from earlier.events()
+        if earlier.reader is None or not earlier.reader.progress.entries:
             return
-        yield from self._read_earlier().events()
-        self._append(_Entry(f"{own_ids[-1] if own_ids else ''}:earlier", None, earlier.last, earlier.last))
-        progress.has_branches = True
+        earlier_progress = earlier.reader.progress
+        progress.entries, progress.caller, progress.calls = (
+            earlier_progress.entries, earlier_progress.caller, earlier_progress.calls,
+        )  # fmt: skip
+        progress.has_title |= earlier_progress.has_title
+        progress.has_branches |= earlier_progress.has_branches
+        self._index = {entry.id: number for number, entry in enumerate(progress.entries)}
 
     def _read_earlier(self) -> _EarlierFile:
         names = [name for name in self._transcript.files if not name.endswith(_ROOT_FILE)]
-        return _EarlierFile(self._tree, names[0] if names else None, self._progress.session)
+        return _EarlierFile(self._tree, names, self._progress.session)
 
     @property
-    def ids(self) -> frozenset[str]:
-        """The ids of the messages of the conversation."""
-        return frozenset(self._index)
-
-    @property
-    def last(self) -> str | None:
-        """The key of the last message; None if there is none."""
-        return self._last
-
-    def skip_earlier(self) -> None:
-        """Read only this file."""
-        self._progress.is_joined = True
+    def progress(self) -> _GeminiProgress:
+        """What the reader knows of the conversation, which a reader of a later file adopts."""
+        return self._progress
 
 
 class _EarlierFile:
-    """An earlier file of a conversation that was resumed in a new one."""
+    """The last of the earlier files of a conversation that was resumed in a new one. It continues those before it."""
 
-    def __init__(self, tree: FileTree, name: str | None, session: str | None) -> None:
-        self._tree, self._name, self._session = tree, name, session
-        self._reader: GeminiReader | None = None
-        if name is not None and name.endswith(".jsonl"):
-            self._reader = GeminiReader(tree, Transcript(NAME, name, "lines"))
-            self._reader.skip_earlier()
+    def __init__(self, tree: FileTree, names: Sequence[str], session: str | None) -> None:
+        self._tree, self._session = tree, session
+        self._name = names[-1] if names else ""
+        kind = "lines" if self._name.endswith(".jsonl") else "document"
+        transcript = Transcript(NAME, self._name, kind, tuple(names[:-1]))
+        self.reader = GeminiReader(tree, transcript) if names else None
 
     def events(self) -> Iterator[SourceEvent]:
-        """Yield the messages of the file."""
-        if self._reader is None or self._name is None:
+        """Yield the messages of the file. Afterwards, the reader is None if the file has another conversation."""
+        if self.reader is None:
             return
         try:
-            with closing(self._tree.open(self._name)) as file:
-                while raw := file.readline(_MAX_LINE):
-                    events = self._reader.read_line(0, _first_value(raw))
-                    yield from [
-                        each for each in events if isinstance(each, MessageFound) and each.session == self._session
-                    ]
+            for event in self._read(self.reader):
+                if isinstance(event, MessageFound) and event.session == self._session:
+                    yield event
         except UnreadableFile:
+            self.reader = None
+        if self.reader is not None and self.reader.session != self._session:
+            self.reader = None
+
+    def _read(self, reader: GeminiReader) -> Iterator[SourceEvent]:
+        if not self._name.endswith(".jsonl"):
+            yield from reader.read_document(_first_value(self._tree.read(self._name)))
             return
-
-    @property
-    def last(self) -> str | None:
-        """The key of its last message; None if there is none."""
-        is_same = self._reader is not None and self._reader.session == self._session
-        return self._reader.last if self._reader is not None and is_same else None
-
-    def ids(self) -> frozenset[str]:
-        """Return the ids of its messages."""
-        return frozenset() if self._reader is None else self._reader.ids
+        with closing(self._tree.open(self._name)) as file:
+            while raw := file.readline(_MAX_LINE):
+                yield from reader.read_line(0, _first_value(raw))
 
 
 SOURCE = GeminiSource()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -216,11 +216,11 @@ def _read_result(call: dict[str, Any], call_id: str) -> ToolResultPart:
     """Return the result of a call: the response with its id, and files next to it."""
     result = call.get("result")
     blocks = [block for block in (result if type(result) is list else [result]) if type(block) is dict]
-    responses = [block for block in blocks if "functionResponse" in block]
-    own = [block for block in responses if text_in(dict_in(block, "functionResponse"), "id") == call_id]
-    response = dict_in((own or responses or [None])[0], "functionResponse", "response")
-    is_alone = not responses[1:]  # after a resumption, each call holds the results of all calls of its message
-    files = [file for block in blocks if (file := _read_file(block)) is not None] if is_alone else []
+    groups = _group_responses(blocks)
+    own = [group for group in groups if text_in(group.response, "id") == call_id]  # a resumed call has those of others
+    group = (own or groups or [None])[0]
+    response = {} if group is None else dict_in(group.response, "response")
+    files = list(filter(None, map(_read_file, blocks))) if group is None or not groups[1:] else group.files
     screen = call.get("resultDisplay")
     if not response:
         text = result if type(result) is str else text_of({"content": result}) or screen
@@ -255,13 +255,35 @@ def _response_part(
     )
 
 
+class _ResponseGroup(NamedTuple):
+    """The response of a tool, and the files behind it, which belong to it."""
+
+    response: dict[str, Any]
+    files: list[AttachmentPart]
+
+
+def _group_responses(blocks: list[dict[str, Any]]) -> list[_ResponseGroup]:
+    groups: list[_ResponseGroup] = []
+    for block in blocks:
+        if response := dict_in(block, "functionResponse"):
+            files = [_read_file(dict_in(each)) for each in list_in(response, "parts")]
+            groups.append(_ResponseGroup(response, list(filter(None, files))))
+        elif groups and (file := _read_file(block)) is not None:
+            groups[-1].files.append(file)
+    return groups
+
+
 def responses_of(record: dict[str, Any]) -> list[ToolResultPart]:
     """Return the results of tools in a record of the user, which the model received."""
     results: list[ToolResultPart] = []
-    for block in parts_of(record):
-        response = dict_in(block, "functionResponse")
-        if response:
-            call_id = text_in(response, "id") or text_in(response, "name") or "call"
-            files = [file for each in list_in(response, "parts") if (file := _read_file(dict_in(each))) is not None]
-            results.append(_response_part(call_id, text_in(response, "name"), dict_in(response, "response"), files))
+    for response, files in _group_responses(parts_of(record)):
+        call_id = text_in(response, "id") or text_in(response, "name") or "call"
+        results.append(_response_part(call_id, text_in(response, "name"), dict_in(response, "response"), files))
     return results
+
+
+def holds_only_results(record: dict[str, Any]) -> bool:
+    """Return whether a record of the user holds nothing but results of tools and their files."""
+    blocks = parts_of(record)
+    has_text = any("functionResponse" not in block and _read_file(block) is None for block in blocks)
+    return not has_text and bool(blocks) and "functionResponse" in blocks[0]

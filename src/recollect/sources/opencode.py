@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,11 +50,11 @@ from recollect.sources.source import (
     Transcript,
     select_all,
 )
-from recollect.sources.sqlite_copy import DatabaseCopy, is_database, open_copy, read_tables, side_files
+from recollect.sources.sqlite_copy import DatabaseCopy, TableColumns, is_database, open_copy, read_tables, side_files
 
 _NAME = "opencode"
 _MAX_FILE_BYTES = 256 << 20  # of a message, a part or an exported session, which are in memory as a whole
-_TABLES = frozenset({"session", "message", "part"})
+_MESSAGE_TABLES = frozenset({"message", "session_message"})
 _SECRET_TABLES = frozenset({"session_share"})
 """Tables of a session that are not part of the conversation: the password of a shared link."""
 _DEFAULT_TITLE = re.compile(r"(?:New session|Child session) - \d{4}-\d\d-\d\dT")
@@ -94,7 +94,7 @@ class OpencodeSource(DocumentSource):
         names = list(names)
         yield from _detect_files(tree, names)
         for name in names:
-            if is_database(tree, name) and read_tables(tree, name).keys() >= _TABLES:
+            if is_database(tree, name) and _has_sessions(read_tables(tree, name)):
                 yield Transcript(_NAME, name, "document", side_files(tree, name))
 
     def read(self, tree: FileTree, transcript: Transcript, select: Select = select_all) -> Iterator[SourceEvent]:
@@ -205,6 +205,12 @@ def _active_key(content: _StoredSession, keys: Sequence[str]) -> str | None:
 
 
 # The database
+
+
+def _has_sessions(tables: Mapping[str, TableColumns]) -> bool:
+    """Return whether tables are those of opencode, of any version."""
+    columns = tables["session"].columns if "session" in tables else ()
+    return {"id", "project_id"} <= set(columns) and not _MESSAGE_TABLES.isdisjoint(tables)
 
 
 def _read_database(database: DatabaseCopy, place: str, select: Select) -> Iterator[SourceEvent]:

@@ -17,7 +17,7 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from recollect.sources.documents import mark_injected, output_of
+from recollect.sources.documents import latency, mark_injected, output_of
 from recollect.sources.json_fields import (
     as_count,
     as_dict,
@@ -42,6 +42,7 @@ _STEP_TYPES = frozenset({"step-start", "step-finish", "snapshot", "patch", "agen
 _FAILED = frozenset({"error", "failed"})
 _UNFINISHED = frozenset({"pending", "running", "streaming"})
 _ABORT = "MessageAbortedError"
+_INVALID_CALL = "invalid"  # the tool that answers a call of an unknown tool, or with arguments that it cannot read
 _COMPACTION_QUESTION = "What did we do so far?"  # opencode sends this for a message with a part `compaction`
 _NO_MESSAGES = frozenset({"agent-switched", "model-switched", "location-switched", "idle"})
 
@@ -208,7 +209,8 @@ class _PartReader:
 
 def _result(call_id: str, tool: str, status: str, state: dict[str, Any]) -> ToolResultPart:
     """Return the result of a tool: its output or error, with the times and the files that it returned."""
-    has_failed = status in _FAILED
+    exit_code = as_dict(state.get("metadata")).get("exit")
+    has_failed = status in _FAILED or tool == _INVALID_CALL or (type(exit_code) is int and exit_code != 0)
     error = as_text(state.get("error")) or as_text(as_dict(state.get("error")).get("message"))
     value = state.get("output")
     text = value if type(value) is str else (error if has_failed else None)
@@ -226,6 +228,7 @@ def _result(call_id: str, tool: str, status: str, state: dict[str, Any]) -> Tool
         time = from_milliseconds(times.get(name))
         if time is not None:
             facts[fact] = time
+    facts |= latency(facts)
     return ToolResultPart(
         call_id=call_id,
         tool=tool,

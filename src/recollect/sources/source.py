@@ -16,6 +16,7 @@ from recollect.model.message import INJECTION_KEY, Draft
 from recollect.sources.files import FileTree
 
 __all__ = [
+    "ENTRY_PREFIX",
     "INJECTION_KEY",
     "ActiveFound",
     "CompactionFound",
@@ -33,6 +34,10 @@ __all__ = [
     "Transcript",
     "select_all",
 ]  # fmt: skip
+
+
+ENTRY_PREFIX = "entry-"
+"""The beginning of the id of data that is kept as a session although it is not a conversation, behind the source."""
 
 
 class Environment(NamedTuple):

@@ -153,7 +153,10 @@ def side_files(tree: FileTree, name: str) -> tuple[str, ...]:
 
 
 def read_tables(tree: FileTree, name: str) -> dict[str, TableColumns]:
-    """Return the tables of a database; none if it cannot be read. The last few answers are cached."""
+    """Return the tables of a database; none if it cannot be read, for the reason in `tree.problems`.
+
+    The last few answers are cached.
+    """
     try:
         key = (str(tree.path), name, _stamps(*_locate(tree, name)))
         if key not in _cache:
@@ -161,7 +164,8 @@ def read_tables(tree: FileTree, name: str) -> dict[str, TableColumns]:
                 while len(_cache) >= _MAX_CACHE:
                     _cache.pop(next(iter(_cache)))
                 _cache[key] = copy.tables
-    except UnreadableFile:
+    except UnreadableFile as error:
+        tree.problems[name] = str(error)
         return {}
     return _cache[key]
 

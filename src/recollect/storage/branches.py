@@ -96,13 +96,6 @@ def find_or_make_branch(
     return branch
 
 
-def find_branch_through(current: sessions.StoredSession, branch: int, position: int) -> Steps[int | None]:
-    """Return a branch of the session whose path contains a message: the head, its own branch, or the newest one."""
-    rows = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)
-    keys = paths.branches_through(rows, current.session, branch, position)
-    return next((key for key in (current.head, branch) if key in keys), max(keys, default=None))
-
-
 def _inherit_compactions(
     branch: int, head: int, path: list[paths.PathSpan], parent: int | None, fork_at: int
 ) -> Steps[None]:

@@ -510,7 +510,10 @@ class _BatchWriter:
         return changed
 
     def activate(self, active: str | None) -> Steps[bool]:
-        """Make the branch that the tool would continue the active one; return whether another one was."""
+        """End the active path where the tool would continue it; return whether it ended elsewhere.
+
+        Messages after it, which a person took back in the tool, stay on their branch.
+        """
         if active is None:
             return False
         self.current = yield from sessions.read_by_key(self.current.session)
@@ -518,8 +521,8 @@ class _BatchWriter:
             self.positions |= yield from _find_keys(self.current, [active])
         if active not in self.positions:
             return False
-        branch = yield from branches.find_branch_through(self.current, *self.positions[active])
-        if branch is None or branch == self.current.head:
+        branch = yield from branches.find_or_make_branch(self.scope, self.current, *self.positions[active])
+        if branch == self.current.head:
             return False
         yield from branches.switch_head(self.scope, self.current, branch, activity=False)
         return True

@@ -17,8 +17,8 @@ from recollect.errors import RecollectError, StoreError, UnreadableFile
 from recollect.export.pipeline import run_operation, run_plan, scope_of
 from recollect.model import json
 from recollect.sources import registry
-from recollect.sources.files import FileTree, FolderTree, ZipTree, open_tree
-from recollect.sources.source import ConversationSource, Transcript
+from recollect.sources.files import FileTree, FolderTree, ZipTree, nested_archives, open_tree
+from recollect.sources.source import ENTRY_PREFIX, ConversationSource, Transcript
 from recollect.storage import imports, search
 from recollect.storage.imports import ImportBatch, ImportCounts
 from recollect.storage.originals import tombstone_key
@@ -29,6 +29,7 @@ from recollect.sync.transcript_import import DocumentImport, LineImport, OriginM
 _MAX_UNINDEXED = 10_000
 """Messages after which the search index is updated, because a search during a long import indexes the others first."""
 _TRASH_PAGE = 500  # sessions; a page of a list in one query
+_MAX_PROBLEMS = 20  # unreadable files of a tree that are reported by name; a damaged archive has thousands
 Progress = Callable[[str, int, int], object]
 """Receives the name of the file that is read, the bytes that were read, and their total."""
 
@@ -199,7 +200,33 @@ class FileImport:
     def find(self, path: Path) -> list[ChangedFile]:
         """Return the transcripts of all sources below a path that have changed."""
         tree = self.open(path)
-        return [] if tree is None else self.find_in(tree, list(tree.names()), self.options.sources)
+        if tree is None:
+            return []
+        return self.find_all(tree, self.options.sources)
+
+    def find_all(self, tree: FileTree, sources: Sequence[str]) -> list[ChangedFile]:
+        """Return the transcripts of sources in a tree, and in the zip archives in it, that have changed."""
+        names = list(tree.names())
+        archives = dict(nested_archives(tree, names))
+        files = self.find_in(tree, [name for name in names if name not in archives], sources)
+        for name, archive in archives.items():
+            if isinstance(archive, UnreadableFile):
+                self.notes.add_text("", "failed", str(archive), name)
+                continue
+            self._note_unsafe_names(archive)
+            files += self.find_in(archive, list(archive.names()), sources)
+        return files
+
+    def _report_problems(self, tree: FileTree, names: Iterable[str]) -> None:
+        """Report the files whose beginning could not be read."""
+        problems = sorted(tree.problems.keys() & set(names))
+        for name in problems[:_MAX_PROBLEMS]:
+            path = tree.local_path(name)
+            text = tree.problems[name]
+            self.notes.add_text("", "failed", text if path is None else text.replace(name, str(path), 1), name)
+        if len(problems) > _MAX_PROBLEMS:
+            text = f"{len(problems) - _MAX_PROBLEMS:,} further files of {tree.path.name} cannot be read."
+            self.notes.add_text("", "failed", text, problems[_MAX_PROBLEMS])
 
     def _report_unreadable(self, tree: FileTree, names: Iterable[str]) -> None:
         """Report the files and folders whose content nobody could look at, and symbolic links."""
@@ -222,9 +249,12 @@ class FileImport:
             self.notes.add_text("", "failed", str(error), str(path))
             return None
         if isinstance(tree, ZipTree):
-            for name in tree.unsafe_names():
-                self.notes.add_text("", "skipped", "An entry of the archive is a link or leaves the archive.", name)
+            self._note_unsafe_names(tree)
         return tree
+
+    def _note_unsafe_names(self, archive: ZipTree) -> None:
+        for name in archive.unsafe_names():
+            self.notes.add_text("", "skipped", "An entry of the archive is a link or leaves the archive.", name)
 
     def find_in(self, tree: FileTree, names: Sequence[str], sources: Sequence[str]) -> list[ChangedFile]:
         """Return the transcripts of sources among files of a tree that have changed."""
@@ -255,7 +285,8 @@ class FileImport:
                 claims.update((transcript.name, *transcript.files))
                 yield source, transcript
             names = [name for name in names if name not in claims]
-        self.other_files += [(tree, name) for name in names]
+        self._report_problems(tree, names)
+        self.other_files += [(tree, name) for name in names if name not in tree.problems]
 
     def stamp(self, source: ConversationSource, tree: FileTree, transcript: Transcript) -> ChangedFile | None:
         """Return a transcript with its stamps, or None if it cannot be read, which the report mentions."""
@@ -398,6 +429,8 @@ class FileImport:
         outcome = counts.outcome
         if old is not None and (old.outcome == "new" or outcome == "unchanged"):
             outcome = old.outcome
+        if outcome == "new" and batch.session.startswith(f"{source.name}:{ENTRY_PREFIX}"):
+            outcome = "kept"
         self._results[batch.session] = ImportedConversation(
             session=batch.session, source=source.name, outcome=outcome,
             title=batch.fields.get("title") or (None if old is None else old.title),

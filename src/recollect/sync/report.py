@@ -11,8 +11,8 @@ from recollect.sources.source import Note
 class ImportedConversation(Value, frozen=True, kw_only=True, gc=False):
     """What an import did with one conversation.
 
-    `outcome` is "new", "updated", "unchanged" or "deleted"; a deleted one was deleted in Recollect before, and stays
-    so.
+    `outcome` is "new", "updated", "unchanged", "deleted" or "kept". A deleted one was deleted in Recollect before, and
+    stays so. A kept one is new, and no conversation but another entry of an export.
     """
 
     session: str

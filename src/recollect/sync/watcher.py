@@ -215,7 +215,7 @@ class _VisibleTree:
     """A folder in which only some files can be read, so that looking for transcripts among all names is cheap."""
 
     def __init__(self, tree: FolderTree, visible: set[str]) -> None:
-        self.path = tree.path
+        self.path, self.problems = tree.path, tree.problems
         self._tree, self._visible = tree, visible
         self.names, self.stamp, self.local_path = tree.names, tree.stamp, tree.local_path
 
