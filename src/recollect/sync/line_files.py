@@ -14,11 +14,11 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from recollect.model import json
-from recollect.sources.files import FileTree
+from recollect.sources.files import FileStamp, FileTree
 from recollect.sources.source import ConversationSource, Note, SessionFound, SourceEvent, Transcript
 from recollect.storage.imports import ImportedRecord
 from recollect.storage.originals import ORIGINAL_KIND
-from recollect.sync.chunks import CHUNK_BYTES, chunk_key, encode_chunk
+from recollect.sync.chunks import CHUNK_BYTES, chunk_key, encode_chunk, split
 
 MAX_LINE_BYTES = 32 << 20
 """A longer line is kept as it is, but not parsed: its values would take several times its size in memory."""
@@ -45,21 +45,33 @@ class LineState(msgspec.Struct, omit_defaults=True):
     reader: dict[str, Any] = {}
     files: tuple[str, ...] = ()
     """The keys of the records of the store about the file."""
-    sidecars: tuple[str, ...] = ()
-    """The names of small JSON files that belong to the file, whose originals are kept too."""
+    sidecars: dict[str, tuple[int, int, int]] = {}
+    """The stamps of the sidecars whose originals are stored, by their names in the folder of the file."""
 
 
-MAX_SIDECAR_BYTES = 65_536
-"""A larger file is not kept: those that describe a sub-agent have some hundred bytes."""
+MAX_SIDECAR_BYTES = 4 << 20
+"""A larger file is not kept. Outputs of tools have up to a megabyte, files that describe a sub-agent some hundred bytes."""
 
 
-def read_sidecars(tree: FileTree, transcript: Transcript) -> dict[str, bytes]:
-    """Return the small JSON files that belong to a transcript, by their names without the folder."""
-    sidecars: dict[str, bytes] = {}
-    for name in transcript.files:
-        if name.endswith(".json") and tree.stamp(name).size <= MAX_SIDECAR_BYTES:
-            sidecars[name.rpartition("/")[2]] = tree.read(name, MAX_SIDECAR_BYTES)
-    return sidecars
+class Sidecar(NamedTuple):
+    """A file that belongs to one transcript only: its name begins with that of the transcript."""
+
+    name: str
+    """The name in the tree."""
+    path: str
+    """The name in the folder of the transcript."""
+    stamp: FileStamp
+
+
+def find_sidecars(tree: FileTree, transcript: Transcript) -> list[Sidecar]:
+    """Return the sidecars of a transcript; its other files are transcripts themselves, or belong to several."""
+    folder = transcript.name[: transcript.name.rfind("/") + 1]
+    stem = transcript.name.removesuffix(".zst").removesuffix(".jsonl")
+    return [
+        Sidecar(name, name.removeprefix(folder), tree.stamp(name))
+        for name in transcript.files
+        if name.startswith((f"{stem}/", f"{stem}."))
+    ]
 
 
 class Line(NamedTuple):
@@ -184,3 +196,11 @@ class OriginalWriter:
     def _record(self, data: bytes) -> ImportedRecord:
         key = chunk_key(self._key, self._number)
         return ImportedRecord(ORIGINAL_KIND, key, data=encode_chunk(data, self._blobs))
+
+
+def sidecar_records(key: str, path: str, data: bytes) -> list[ImportedRecord]:
+    """Return the records of the original of a sidecar. `key` is that of the state of its transcript."""
+    return [
+        ImportedRecord(ORIGINAL_KIND, chunk_key(f"{key}/{path}", number), data=encode_chunk(piece, ()))
+        for number, piece in enumerate(split(data))
+    ]

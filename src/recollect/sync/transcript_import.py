@@ -7,30 +7,33 @@ import ended, unless it was rewritten.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, cast
 
 import msgspec
 
-from recollect.errors import RecollectError, StoreError
+from recollect.errors import RecollectError, StoreError, UnreadableFile
 from recollect.export.pipeline import run_operation, scope_of
 from recollect.model import json
 from recollect.sources.source import ForkFound, LineReader, Note, ReadFromStart, SourceEvent
 from recollect.storage import imports
 from recollect.storage.imports import ImportBatch, ImportedRecord
 from recollect.storage.originals import IMPORT_KIND, ORIGINAL_KIND
-from recollect.sync.chunks import CHUNK_BYTES, MissingBlob, chunk_key, decode_chunk, encode_chunk, references, split
+from recollect.sync.chunks import CHUNK_BYTES, MissingBlob, chunk_key, chunk_prefix, decode_chunk, encode_chunk, references, split
 from recollect.sync.conversation_batches import MAX_MESSAGES, MAX_SESSIONS, ConversationBatch
 from recollect.sync.line_files import (
+    MAX_SIDECAR_BYTES,
     Line,
     LineState,
     OriginalWriter,
+    Sidecar,
     file_key,
+    find_sidecars,
     find_session,
     iter_lines,
     parse_line,
     read_first_line,
-    read_sidecars,
+    sidecar_records,
     skip_bytes,
 )
 
@@ -162,6 +165,7 @@ class LineImport:
         self._batches: dict[str, ConversationBatch] = {}
         self._key = ""
         self._obsolete: list[str] = []
+        self._is_whole = False
         self._last_chunk: tuple[int, bytes, set[str]] | None = None
 
     def run(self) -> None:
@@ -252,7 +256,7 @@ class LineImport:
     def _read_whole(self, session: str, state: LineState | None) -> None:
         with self._file.tree.open(self._file.transcript.name) as stream:
             reader = self._source.read_lines(self._file.tree, self._file.transcript, None)
-            self._obsolete = [self._key]
+            self._obsolete, self._is_whole = [self._key], True
             files = () if state is None else state.files
             new_state = LineState(path=self._path, source=self._source.name, files=files)
             self._read(session, stream, reader, new_state, OriginalWriter(self._key))
@@ -291,7 +295,38 @@ class LineImport:
                 pending = 0
         for event in reader.finish():
             self._add_event(event)
-        self._flush(session, reader, state, writer, is_last=True)
+        self._finish(session, reader, state, writer)
+
+    def _finish(self, session: str, reader: LineReader, state: LineState, writer: OriginalWriter) -> None:
+        """Write the sidecars that have changed, and the last events with the state of the file."""
+        tree, key = self._file.tree, self._key
+        sidecars: list[Sidecar] = []
+        for sidecar in find_sidecars(tree, self._file.transcript):
+            if sidecar.stamp.size > MAX_SIDECAR_BYTES:
+                if self._is_whole:
+                    self._note_sidecar(sidecar)
+            elif state.sidecars.get(sidecar.path) != sidecar.stamp:
+                sidecars.append(sidecar)
+        is_large = sum(sidecar.stamp.size for sidecar in sidecars) > CHUNK_BYTES
+        if is_large:  # each is a transaction, after the session exists
+            self._flush(session, reader, state, writer)
+        records: list[ImportedRecord] = []
+        for sidecar in sidecars:
+            try:
+                records += sidecar_records(key, sidecar.path, tree.read(sidecar.name, MAX_SIDECAR_BYTES))
+            except UnreadableFile:
+                self._note_sidecar(sidecar)
+                continue
+            self._obsolete.append(chunk_prefix(f"{key}/{sidecar.path}"))
+            state.sidecars[sidecar.path] = tuple(sidecar.stamp)
+            if is_large:
+                self._run.write(self._source, ImportBatch(session, records=records, obsolete=self._obsolete))
+                records, self._obsolete = [], []
+        self._flush(session, reader, state, writer, sidecars=records, is_last=True)
+
+    def _note_sidecar(self, sidecar: Sidecar) -> None:
+        text = f"A file of a conversation cannot be read, or has more than {MAX_SIDECAR_BYTES >> 20} MiB. It is not kept."
+        self._run.notes.add_text(self._source.name, "missing", text, sidecar.name)
 
     def _add(self, reader: LineReader, line: Line, value: object) -> None:
         if isinstance(value, Note):
@@ -312,8 +347,9 @@ class LineImport:
         self._batches[event.session].add(event)
 
     def _flush(
-        self, session: str, reader: LineReader, state: LineState, writer: OriginalWriter, *, is_last: bool = False
-    ) -> None:
+        self, session: str, reader: LineReader, state: LineState, writer: OriginalWriter, *,
+        sidecars: Sequence[ImportedRecord] = (), is_last: bool = False,
+    ) -> None:  # fmt: skip
         """Write the collected events; the conversation of the file comes last, with the state of the file."""
         main = self._batches.pop(session, None) or ConversationBatch(session)
         again = self._run.options.again
@@ -326,13 +362,7 @@ class LineImport:
         self._batches.clear()
         self._run.link(session, main.parent)
         state.reader = reader.state()
-        records = writer.take(blobs)
-        if is_last:
-            sidecars = read_sidecars(self._file.tree, self._file.transcript)
-            state.sidecars = tuple(sorted({*state.sidecars, *sidecars}))
-            for name, data in sidecars.items():
-                chunk_name = chunk_key(f"{self._key}/{name}", 0)
-                records.append(ImportedRecord(ORIGINAL_KIND, chunk_name, data=encode_chunk(data, ())))
+        records = [*writer.take(blobs), *sidecars]
         records.append(ImportedRecord(IMPORT_KIND, self._key, msgspec.json.encode(state).decode()))
         files = [self._file.record()] if is_last else []
         for item in main.take(records, obsolete=self._obsolete, files=files, again=again):
