@@ -56,6 +56,11 @@ def original(store, session="toy:a"):
     return data
 
 
+def session_times(store):
+    [session] = store.list_sessions()
+    return session.info.created_at_ms, session.info.active_at_ms
+
+
 class TestLines:
     def test_messages_fields_and_original_bytes(self, store, tmp_path):
         file = tmp_path / "a.jsonl"
@@ -96,6 +101,25 @@ class TestLines:
         assert texts(session) == ["one", "twö", "three"]
         assert session.title == "t"
         assert len(session.branches.list()) == 1
+
+    def test_times_of_an_older_copy_that_is_read_later(self, store, tmp_path):
+        new, old = tmp_path / "new.jsonl", tmp_path / "old.jsonl"
+        messages = chain("one", "two", "three", "four")
+        new.write_bytes(lines(START, *messages[2:]))
+        run(store, new)
+        times = [message["at"] for message in messages]
+        assert session_times(store) == (times[2], times[3])
+        old.write_bytes(lines({"start": "a", "old": True}, *messages[:2]))
+        for again in (False, True):
+            run(store, old, again=again)
+            assert session_times(store) == (times[0], times[3])
+        new.write_bytes(lines(START, *chain("three", "four", "five", first=2, after="m1")))
+        run(store, new)
+        assert session_times(store) == (times[0], times[3] + 1000)
+        store.get_session("toy:a").append({"role": "user", "content": "here"})
+        active = session_times(store)[1]
+        run(store, tmp_path, again=True)
+        assert session_times(store) == (times[0], active)
 
     def test_a_last_line_without_an_end_is_read_once(self, store, tmp_path):
         file = tmp_path / "a.jsonl"
@@ -438,6 +462,37 @@ class TestTree:
         session = store.get_session("toy:a:agent")
         assert (session.parent, session.relation) == ("toy:a", "delegate")
         assert run_operation(store, imports.read_links(scope_of(store))) == {}
+
+    def test_a_sub_agent_that_shares_the_past_of_its_parent(self, store, tmp_path):
+        parent = tmp_path / "a.jsonl"
+        parent.write_bytes(lines(START, *chain("one", "two")))
+        for name, owner in (("b", "a"), ("c", "later")):
+            (tmp_path / f"{name}.jsonl").write_bytes(lines(
+                {"start": name}, {"sub-agent of": f"toy:{owner}"}, {"fork": "toy:a", "last": "m1"}, *chain("one", "two"),
+                {"id": f"{name}2", "after": "m1", "text": name},
+            ))  # fmt: skip
+        for again in (False, True):
+            run(store, tmp_path, again=again)
+            child = store.get_session("toy:b")
+            assert (child.parent, child.relation, texts(child)) == ("toy:a", "delegate", ["one", "two", "b"])
+            assert child.messages()[1].id == "1.2"
+            assert [session.id for session in store.list_sessions()] == ["toy:c", "toy:a"]
+        (tmp_path / "later.jsonl").write_bytes(lines({"start": "later"}, {"id": "k", "text": "other"}))
+        run(store, tmp_path)
+        child = store.get_session("toy:c")
+        assert (child.parent, child.relation, texts(child)) == ("toy:later", "delegate", ["one", "two", "c"])
+        assert run_operation(store, imports.read_links(scope_of(store))) == {}
+
+    def test_a_relation_that_was_changed_in_recollect_stays(self, store, tmp_path):
+        (tmp_path / "a.jsonl").write_bytes(lines(START, *chain("one")))
+        (tmp_path / "b.jsonl").write_bytes(lines(
+            {"start": "b"}, {"sub-agent of": "toy:a"}, {"fork": "toy:a", "last": "m0"}, *chain("one"),
+            {"id": "b2", "after": "m0", "text": "else"},
+        ))  # fmt: skip
+        run(store, tmp_path)
+        store.get_session("toy:b").update(relation="fork")
+        run(store, tmp_path, again=True)
+        assert store.get_session("toy:b").relation == "fork"
 
     def test_a_new_sub_agent_of_a_deleted_conversation(self, store, tmp_path):
         child, parent = tmp_path / "child.jsonl", tmp_path / "a.jsonl"

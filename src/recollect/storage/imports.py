@@ -302,6 +302,7 @@ def link_delegate(scope: Scope, session: str, parent: str) -> Operation[None]:
     """Place the session of a sub-agent under its parent, unless it has one.
 
     If one of them is not stored yet, the parent is remembered for read_links(), because its file may come much later.
+    A sub-agent that shares the past of a conversation is a fork until then.
     """
     return Operation(_link_delegate, scope, session, parent)
 
@@ -316,9 +317,11 @@ def _link_delegate(scope: Scope, session: str, parent: str) -> Steps[None]:
                 return
         yield from records.put_own(scope, LINK_KIND, session, json.encode(parent))
         return
+    is_remembered = (yield from records.get_own(scope, LINK_KIND, session)) is not None
     yield from records.delete_own(scope, LINK_KIND, session)
     current = sessions.stored_from_row(row)
-    if current.value.parent is None and not (yield from relations.is_ancestor(row.session, parent_row.session)):
+    is_free = current.value.parent is None or (is_remembered and current.value.relation == "fork")
+    if is_free and not (yield from relations.is_ancestor(row.session, parent_row.session)):
         yield from relations.set_parent(scope, current, relations.ParentChange(parent, "delegate", sets_parent=True))
 
 
@@ -375,6 +378,9 @@ def _create(scope: Scope, batch: ImportBatch) -> Steps[sessions.StoredSession]:
         if (yield from originals.are_erased(scope, origin.session)):
             current = yield from sessions.find(scope, batch.session)
             yield from records.put_own(scope, IMPORT_KIND, originals.ERASED_KEY, "true", session=current.session)
+        if batch.parent is not None:  # a sub-agent that began with the context of its parent
+            yield from records.put_own(scope, LINK_KIND, batch.session, json.encode(batch.parent))
+            yield from _link_delegate(scope, batch.session, batch.parent)
     return (yield from sessions.find(scope, batch.session))
 
 
@@ -570,11 +576,12 @@ def _write_fields(
     new_state: dict[str, Any] = {"active": 0, **state, "values": {**earlier, **values}, "title_rank": rank}
     if batch.updated_at is not None:
         is_used = text is not None and before.active_at_ms != state.get("active")
-        new_state["active"] = batch.updated_at
+        active = new_state["active"] = max(batch.updated_at, state.get("active", 0))  # an older copy may come later
+        created = batch.created_at or batch.updated_at
+        is_earlier = text is None or created < before.created_at_ms
         yield from execute(
-            "session_import_times", session=current.session,
-            created_at=(batch.created_at or batch.updated_at) if text is None else None,
-            active_at=None if is_used else batch.updated_at,
+            "session_import_times", session=current.session, created_at=created if is_earlier else None,
+            active_at=None if is_used else active,
         )  # fmt: skip
     new_text = json.encode(new_state)
     if new_text != text:

@@ -735,7 +735,7 @@ SELECT id FROM recollect.sessions WHERE owner = :owner AND deleted_at IS NULL AN
 UPDATE recollect.sessions SET open_turns = open_turns + :change::int WHERE {is_session}
 
 -- name: session_import_times
--- Set the times of an imported session to those of its tool; :created_at is NULL if the session existed before.
+-- Set the times of an imported session to those of its tool; a time that is NULL stays.
 UPDATE recollect.sessions
 SET created_at = coalesce(:created_at::bigint, created_at), active_at = coalesce(:active_at::bigint, active_at),
     last_message_at = coalesce(:active_at::bigint, last_message_at)

@@ -461,7 +461,7 @@ SELECT id FROM sessions WHERE owner = :owner AND deleted_at IS NULL AND open_tur
 UPDATE sessions SET open_turns = open_turns + :change WHERE key = :session
 
 -- name: session_import_times
--- Set the times of an imported session to those of its tool; :created_at is NULL if the session existed before.
+-- Set the times of an imported session to those of its tool; a time that is NULL stays.
 UPDATE sessions
 SET created_at = coalesce(:created_at, created_at), active_at = coalesce(:active_at, active_at),
     last_message_at = coalesce(:active_at, last_message_at)
