@@ -216,7 +216,7 @@ def _find(run: FileImport, paths: Sequence[str], settings: dict[str, Any], resou
         if _is_export(tree):  # which no other source needs to look at
             run.other_files.append((tree, tree.path.name))
             continue
-        imports.files.extend(run.find_all(tree, run.options.sources))
+        imports.files.extend(run.find_all(tree, run.options.sources, by_content=True))
     if settings["sources"] and OWN not in settings["sources"]:
         return imports
     own = [*_own_exports(run.other_files, imports.unusable)]

@@ -10,14 +10,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from recollect.errors import RecollectError, StoreError, UnreadableFile
 from recollect.export.pipeline import run_operation, run_plan, scope_of
 from recollect.model import json
 from recollect.sources import registry
-from recollect.sources.files import FileTree, FolderTree, ZipTree, nested_archives, open_tree
+from recollect.sources.files import (
+    MAX_DOCUMENT_BYTES,
+    FileStamp,
+    FileTree,
+    FolderTree,
+    ZipTree,
+    nested_archives,
+    open_tree,
+)
 from recollect.sources.source import ENTRY_PREFIX, ConversationSource, Transcript
 from recollect.storage import imports, search
 from recollect.storage.imports import ImportBatch, ImportCounts
@@ -28,6 +37,9 @@ from recollect.sync.transcript_import import DocumentImport, LineImport, OriginM
 
 _MAX_UNINDEXED = 10_000
 """Messages after which the search index is updated, because a search during a long import indexes the others first."""
+_JSON_SUFFIXES = (".json", ".jsonl", ".jsonl.zst")  # of the files at which each source looks
+_PROBE_BYTES = 256  # of each other file: a folder may have many, and this many blanks do not come first
+_BLANKS = b"\xef\xbb\xbf \t\r\n"  # which may come before JSON, with the byte order mark
 _TRASH_PAGE = 500  # sessions; a page of a list in one query
 _MAX_PROBLEMS = 20  # unreadable files of a tree that are reported by name; a damaged archive has thousands
 Progress = Callable[[str, int, int], object]
@@ -63,6 +75,54 @@ def import_files(
     A file that has not changed since the last import is not read. Data that cannot be read is a note in the report.
     """
     return FileImport(store, options).run([Path(path) for path in paths])
+
+
+def _may_be_json(tree: FileTree, name: str) -> bool:
+    """Return whether a file has not the suffix of JSON files, but begins like one."""
+    if name.endswith(_JSON_SUFFIXES):
+        return False
+    try:
+        with closing(tree.open(name)) as file:
+            return file.read(_PROBE_BYTES).lstrip(_BLANKS)[:1] in (b"{", b"[")
+    except (UnreadableFile, OSError):
+        return False
+
+
+class _SuffixedTree:
+    """A tree whose files have another suffix: sources look at the beginnings only of files with a usual name."""
+
+    def __init__(self, tree: FileTree, suffix: str) -> None:
+        self.path, self.problems = tree.path, tree.problems
+        self._tree, self._suffix = tree, suffix
+
+    def restore(self, transcript: Transcript) -> Transcript:
+        """Return a transcript with the names of the tree itself."""
+        files = tuple(name.removesuffix(self._suffix) for name in transcript.files)
+        return transcript._replace(name=transcript.name.removesuffix(self._suffix), files=files)
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all files."""
+        return (f"{name}{self._suffix}" for name in self._tree.names())
+
+    def stamp(self, name: str) -> FileStamp:
+        """Return the stamp of a file."""
+        return self._tree.stamp(name.removesuffix(self._suffix))
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file."""
+        return self._tree.open(name.removesuffix(self._suffix))
+
+    def head(self, name: str) -> bytes:
+        """Return the beginning of a file."""
+        return self._tree.head(name.removesuffix(self._suffix))
+
+    def read(self, name: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+        """Read a whole file."""
+        return self._tree.read(name.removesuffix(self._suffix), limit)
+
+    def local_path(self, name: str) -> Path | None:
+        """Return the path of a file on this machine."""
+        return self._tree.local_path(name.removesuffix(self._suffix))
 
 
 class ChangedFile(NamedTuple):
@@ -202,19 +262,19 @@ class FileImport:
         tree = self.open(path)
         if tree is None:
             return []
-        return self.find_all(tree, self.options.sources)
+        return self.find_all(tree, self.options.sources, by_content=True)
 
-    def find_all(self, tree: FileTree, sources: Sequence[str]) -> list[ChangedFile]:
+    def find_all(self, tree: FileTree, sources: Sequence[str], *, by_content: bool = False) -> list[ChangedFile]:
         """Return the transcripts of sources in a tree, and in the zip archives in it, that have changed."""
         names = list(tree.names())
         archives = dict(nested_archives(tree, names))
-        files = self.find_in(tree, [name for name in names if name not in archives], sources)
+        files = self.find_in(tree, [name for name in names if name not in archives], sources, by_content=by_content)
         for name, archive in archives.items():
             if isinstance(archive, UnreadableFile):
                 self.notes.add_text("", "failed", str(archive), name)
                 continue
             self._note_unsafe_names(archive)
-            files += self.find_in(archive, list(archive.names()), sources)
+            files += self.find_in(archive, list(archive.names()), sources, by_content=by_content)
         return files
 
     def _report_problems(self, tree: FileTree, names: Iterable[str]) -> None:
@@ -256,12 +316,14 @@ class FileImport:
         for name in archive.unsafe_names():
             self.notes.add_text("", "skipped", "An entry of the archive is a link or leaves the archive.", name)
 
-    def find_in(self, tree: FileTree, names: Sequence[str], sources: Sequence[str]) -> list[ChangedFile]:
-        """Return the transcripts of sources among files of a tree that have changed."""
+    def find_in(
+        self, tree: FileTree, names: Sequence[str], sources: Sequence[str], *, by_content: bool = False
+    ) -> list[ChangedFile]:
+        """Return the transcripts of sources among files of a tree that have changed, as detect() finds them."""
         changed: list[ChangedFile] = []
         other_count = len(self.other_files)
         counts_by_source = {name: FoundFiles(name, tree.path) for name in sources}
-        for source, transcript in self.detect(tree, names, sources):
+        for source, transcript in self.detect(tree, names, sources, by_content=by_content):
             file = self.stamp(source, tree, transcript)
             if file is None:
                 continue
@@ -276,17 +338,36 @@ class FileImport:
         return changed
 
     def detect(
+        self, tree: FileTree, names: Sequence[str], sources: Sequence[str], *, by_content: bool = False
+    ) -> Iterator[tuple[ConversationSource, Transcript]]:
+        """Yield the transcripts of sources among files of a tree. A file belongs to the first source that claims it.
+
+        With `by_content`, also those without a file extension that their tool would give them.
+        """
+        remaining = set(names)
+        for source, transcript in self._detect(tree, names, sources):
+            remaining.difference_update((transcript.name, *transcript.files))
+            yield source, transcript
+        others = [name for name in names if name in remaining and _may_be_json(tree, name)] if by_content else []
+        for suffix in (".jsonl", ".json") if others else ():
+            view = _SuffixedTree(tree, suffix)
+            candidates = [name + suffix for name in others if name in remaining]
+            for source, item in self._detect(view, candidates, sources):
+                transcript = view.restore(item)
+                remaining.difference_update((transcript.name, *transcript.files))
+                yield source, transcript
+        self._report_problems(tree, remaining)
+        self.other_files += [(tree, name) for name in names if name in remaining and name not in tree.problems]
+
+    def _detect(
         self, tree: FileTree, names: Sequence[str], sources: Sequence[str]
     ) -> Iterator[tuple[ConversationSource, Transcript]]:
-        """Yield the transcripts of sources among files of a tree. A file belongs to the first source that claims it."""
-        for source in map(registry.get_source, sources):
+        for source in map(registry.get_source, sources if names else ()):
             claims: set[str] = set()
             for transcript in source.detect(tree, names):
                 claims.update((transcript.name, *transcript.files))
                 yield source, transcript
             names = [name for name in names if name not in claims]
-        self._report_problems(tree, names)
-        self.other_files += [(tree, name) for name in names if name not in tree.problems]
 
     def stamp(self, source: ConversationSource, tree: FileTree, transcript: Transcript) -> ChangedFile | None:
         """Return a transcript with its stamps, or None if it cannot be read, which the report mentions."""

@@ -50,7 +50,7 @@ class LineState(msgspec.Struct, omit_defaults=True):
 
 
 MAX_SIDECAR_BYTES = 4 << 20
-"""A larger file is not kept. Outputs of tools have up to a megabyte, files that describe a sub-agent some hundred bytes."""
+"""A larger file is not kept. The reader of Claude Code has the same limit for outputs of tools."""
 
 
 class Sidecar(NamedTuple):

@@ -19,7 +19,16 @@ from recollect.sources.source import ForkFound, LineReader, Note, ReadFromStart,
 from recollect.storage import imports
 from recollect.storage.imports import ImportBatch, ImportedRecord
 from recollect.storage.originals import IMPORT_KIND, ORIGINAL_KIND
-from recollect.sync.chunks import CHUNK_BYTES, MissingBlob, chunk_key, chunk_prefix, decode_chunk, encode_chunk, references, split
+from recollect.sync.chunks import (
+    CHUNK_BYTES,
+    MissingBlob,
+    chunk_key,
+    chunk_prefix,
+    decode_chunk,
+    encode_chunk,
+    references,
+    split,
+)
 from recollect.sync.conversation_batches import MAX_MESSAGES, MAX_SESSIONS, ConversationBatch
 from recollect.sync.line_files import (
     MAX_SIDECAR_BYTES,
@@ -28,8 +37,8 @@ from recollect.sync.line_files import (
     OriginalWriter,
     Sidecar,
     file_key,
-    find_sidecars,
     find_session,
+    find_sidecars,
     iter_lines,
     parse_line,
     read_first_line,
@@ -318,14 +327,16 @@ class LineImport:
                 self._note_sidecar(sidecar)
                 continue
             self._obsolete.append(chunk_prefix(f"{key}/{sidecar.path}"))
-            state.sidecars[sidecar.path] = tuple(sidecar.stamp)
+            state.sidecars[sidecar.path] = sidecar.stamp
             if is_large:
                 self._run.write(self._source, ImportBatch(session, records=records, obsolete=self._obsolete))
                 records, self._obsolete = [], []
         self._flush(session, reader, state, writer, sidecars=records, is_last=True)
 
     def _note_sidecar(self, sidecar: Sidecar) -> None:
-        text = f"A file of a conversation cannot be read, or has more than {MAX_SIDECAR_BYTES >> 20} MiB. It is not kept."
+        text = (
+            f"A file of a conversation cannot be read, or has more than {MAX_SIDECAR_BYTES >> 20} MiB. It is not kept."
+        )
         self._run.notes.add_text(self._source.name, "missing", text, sidecar.name)
 
     def _add(self, reader: LineReader, line: Line, value: object) -> None:
