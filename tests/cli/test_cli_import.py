@@ -87,6 +87,32 @@ class TestImport:
         append(place / "a.jsonl", *chain("three", first=2, after="m1"))
         assert "0 new conversations, 1 updated, 0 unchanged: 1 new message." in call("import").stderr
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs symbolic links")
+    @pytest.mark.parametrize("command", ["import", "sync"])
+    def test_folders_behind_links_in_a_place(self, call, store, place, tmp_path, command):
+        disk = tmp_path / "disk"
+        (disk / "sub").mkdir(parents=True)
+        write(disk / "c.jsonl", "c", *chain("four"))
+        write(disk / "sub" / "d.jsonl", "d", *chain("five"))
+        write(tmp_path / "home" / "private.jsonl", "private", *chain("six"))
+        for name, target in {
+            "linked": disk, "again": disk, "inner": disk / "sub", "loop": place, "up": place.parent, "gone": tmp_path / "x",
+            "e.jsonl": tmp_path / "home" / "private.jsonl",
+        }.items():  # fmt: skip
+            (place / name).symlink_to(target)
+        (disk / "back").symlink_to(place)
+        report = json.loads(call(command, "--json").stdout)
+        assert ids(store) == ["toy:a", "toy:b", "toy:c", "toy:d"]
+        [note] = [note for note in report["notes"] if "symbolic link" in note["text"]]
+        assert note["count"] == 3  # up, gone and the file
+        assert json.loads(call(command, "--json").stdout)["unchanged_files"] == 4
+        call("import", str(place), "--again", "--json")
+        archive = tmp_path / "received"
+        archive.mkdir()
+        write(tmp_path / "home" / "other.jsonl", "other", *chain("seven"))
+        (archive / "home").symlink_to(tmp_path / "home")
+        assert json.loads(call("import", str(archive), "--json").stdout)["conversations"] == []
+
     def test_nothing_to_import(self, call, tmp_path):
         result = call("import")
         assert result.stdout == ""

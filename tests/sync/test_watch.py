@@ -77,7 +77,7 @@ class Watching:
 
     def __init__(self, store, *paths):
         self.reports, self.errors, self.failure = [], [], None
-        places = [Place(path, ("toy",)) for path in paths]
+        places = [Place(path, ("toy",), follows_links=True) for path in paths]
         self.watcher = FileWatcher(store, places, ImportOptions(), self.reports.append, self.errors.append)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -384,6 +384,26 @@ def test_places_of_several_tools(tmp_path, toy):
     environment = Environment(tmp_path, {}, "linux")
     places = find_places(environment, ["toy", "other"], [tmp_path / "more"])
     assert places == [
-        Place(tmp_path / ".toy", ("toy", "other")),
+        Place(tmp_path / ".toy", ("toy", "other"), follows_links=True),
         Place(tmp_path / "more", ("toy", "other")),
     ]
+
+
+def test_folders_behind_links_are_watched(store, folder, watch, tmp_path):
+    disks = [tmp_path / "disk0", tmp_path / "disk1"]
+    for number, disk in enumerate(disks):
+        disk.mkdir()
+        (disk / "a.jsonl").write_bytes(lines({"start": f"linked{number}"}, *chain("one")))
+    (folder / "first").symlink_to(disks[0])
+    (folder / "loop").symlink_to(folder)
+    (folder / "parent").symlink_to(tmp_path)
+    watch(folder)
+    wait_for(lambda: store.get_session("toy:linked0"))
+    with (disks[0] / "a.jsonl").open("ab") as file:
+        file.write(lines(*chain("two", first=1, after="m0")))
+    wait_for(lambda: len(store.get_session("toy:linked0").messages()) == 2)
+    assert store.get_session("toy:linked1") is None
+    (folder / "second").symlink_to(disks[1])  # while it runs
+    wait_for(lambda: store.get_session("toy:linked1"))
+    (disks[1] / "b.jsonl").write_bytes(lines({"start": "new"}, *chain("one")))
+    wait_for(lambda: store.get_session("toy:new"))

@@ -245,14 +245,10 @@ def _discover(run: FileImport) -> _Imports:
     from recollect.sync.places import find_places, this_machine  # noqa: PLC0415
 
     imports = _Imports([], [], [], [])
-    for place in find_places(this_machine(), run.options.sources):
-        if not place.path.exists():
-            imports.missing.append(place)
-            continue
-        tree = run.open(place.path)
-        if tree is not None:
-            imports.files.extend(run.find_all(tree, place.sources))
-        run.other_files.clear()  # files that the tool keeps for itself
+    places = find_places(this_machine(), run.options.sources)
+    imports.missing.extend(place for place in places if not place.path.exists())
+    imports.files.extend(run.find_in_places(places))
+    run.other_files.clear()  # files that the tools keep for themselves
     return imports
 
 

@@ -38,7 +38,6 @@ from recollect.sources import registry
 if TYPE_CHECKING:
     from recollect.config.loader import Config
     from recollect.store import Store
-    from recollect.sync.importer import ChangedFile
     from recollect.sync.places import Place
     from recollect.sync.report import ImportedConversation, ImportReport
     from recollect.sync.watcher import FileWatcher
@@ -97,12 +96,7 @@ def _import_new(store: Store, places: Sequence[Place], progress: ProgressBar) ->
         progress=lambda _, done, total: progress(done, total),
         index_progress=lambda done: progress(done, label="Updating the search index:"),
     ))  # fmt: skip
-    files: list[ChangedFile] = []
-    for place in places:
-        tree = run.open(place.path) if place.path.exists() else None
-        if tree is not None:
-            files += run.find_all(tree, place.sources)
-    run.read_all(files)
+    run.read_all(run.find_in_places(places))
     return run.finish()
 
 

@@ -32,6 +32,7 @@ from recollect.storage import imports, search
 from recollect.storage.imports import ImportBatch, ImportCounts
 from recollect.storage.originals import tombstone_key
 from recollect.store import Store
+from recollect.sync.places import Place, linked_places
 from recollect.sync.report import ImportedConversation, ImportReport, NoteCounter
 from recollect.sync.transcript_import import DocumentImport, LineImport, OriginMissing
 
@@ -174,6 +175,7 @@ class FileImport:
     def __init__(self, store: Store, options: ImportOptions) -> None:
         self.store, self.options = store, options
         self._links: dict[str, str] = {}
+        self._places: list[Place] = []
         self._stamps: dict[str, Any] = (
             {} if options.again else run_operation(store, imports.read_files(scope_of(store)))
         )
@@ -264,9 +266,13 @@ class FileImport:
             return []
         return self.find_all(tree, self.options.sources, by_content=True)
 
-    def find_all(self, tree: FileTree, sources: Sequence[str], *, by_content: bool = False) -> list[ChangedFile]:
+    def find_all(
+        self, tree: FileTree, sources: Sequence[str], *, by_content: bool = False, place: Place | None = None
+    ) -> list[ChangedFile]:
         """Return the transcripts of sources in a tree, and in the zip archives in it, that have changed."""
         names = list(tree.names())
+        if place is not None and isinstance(tree, FolderTree):
+            self._places += linked_places(place, tree.links, self._places)
         archives = dict(nested_archives(tree, names))
         files = self.find_in(tree, [name for name in names if name not in archives], sources, by_content=by_content)
         for name, archive in archives.items():
@@ -288,15 +294,28 @@ class FileImport:
             text = f"{len(problems) - _MAX_PROBLEMS:,} further files of {tree.path.name} cannot be read."
             self.notes.add_text("", "failed", text, problems[_MAX_PROBLEMS])
 
+    def find_in_places(self, places: Iterable[Place]) -> list[ChangedFile]:
+        """Return the transcripts that have changed in places, and in folders to which links in them lead."""
+        changed: list[ChangedFile] = []
+        self._places = list(places)
+        for place in self._places:  # which grows
+            tree = self.open(place.path) if place.path.exists() else None
+            if tree is not None:
+                changed += self.find_all(tree, place.sources, place=place)
+        return changed
+
     def _report_unreadable(self, tree: FileTree, names: Iterable[str]) -> None:
-        """Report the files and folders whose content nobody could look at, and symbolic links."""
+        """Report the files and folders whose content nobody could look at, and symbolic links that lead elsewhere."""
         if not isinstance(tree, FolderTree):
             return
         unreadable_files = [name for name in names if not os.access(tree.path / name, os.R_OK)]
         for name in [*tree.unreadable_folders, *([] if tree.path.is_file() else unreadable_files)]:
             path = tree.path / name
             self.notes.add_text("", "failed", f"{path} cannot be read: Permission denied.", str(path))
+        places = [os.path.realpath(place.path) for place in self._places]
         for name in tree.links:
+            if any(Path(os.path.realpath(tree.path / name)).is_relative_to(place) for place in places):
+                continue
             self.notes.add_text(
                 "", "skipped", "A symbolic link is not followed. Name its target.", str(tree.path / name)
             )

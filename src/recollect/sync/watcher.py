@@ -20,7 +20,7 @@ from recollect.sources.files import MAX_DOCUMENT_BYTES, FolderTree
 from recollect.sources.source import ConversationSource, Transcript
 from recollect.store import Store
 from recollect.sync.importer import ChangedFile, FileImport, ImportOptions
-from recollect.sync.places import Place
+from recollect.sync.places import Place, linked_places
 from recollect.sync.report import ImportReport
 
 _STEP = 40  # milliseconds without a change that end a group of changes. A response of a model is written as a burst.
@@ -75,6 +75,7 @@ class FileWatcher:
             while not self._stopped.is_set():
                 self._look_for_places()
                 self._import()
+                self._follow_links()
                 self._receive(self._take())
         finally:
             self._close_listeners()
@@ -121,6 +122,14 @@ class FileWatcher:
         else:
             if report.has_news:
                 self._on_report(report)
+
+    def _follow_links(self) -> None:
+        """Add the folders to which new symbolic links lead. They are looked for, and watched, like any other place."""
+        for folder in self._folders:  # which grows
+            links, folder.links = folder.links, set()
+            for place in linked_places(folder.place, links, [each.place for each in self._folders]) if links else ():
+                self._folders.append(_WatchedPlace(place, self._run))
+                self._next_poll = 0.0
 
     def _folder_of(self, file: ChangedFile) -> _WatchedPlace:
         return next(folder for folder in self._folders if folder.place.path == file.tree.path)
@@ -245,6 +254,8 @@ class _WatchedPlace:
         self.is_present = self.is_folder = False
         self.due = float("inf")
         """When the transcripts of a changed shared file are read."""
+        self.links: set[str] = set()
+        """The names of symbolic links that were found since they were last followed."""
         self._identity: tuple[int, int] | None = None
         self._tree = FolderTree(place.path)
         self._names: set[str] = set()
@@ -299,6 +310,7 @@ class _WatchedPlace:
             self._change_names |= old_names
             return
         if os.path.islink(change.path):
+            self.links.add(name)
             return
         names = {name}
         if os.path.isdir(change.path):  # its files may have been written before it was watched
@@ -332,6 +344,7 @@ class _WatchedPlace:
         """Return all transcripts of the place."""
         self._needs_scan = False
         self._names = set(self._tree.names())
+        self.links.update(self._tree.links)
         self._owners.clear()
         for changes in (self._change_names, self._new_names, self._late_names):
             changes.clear()
