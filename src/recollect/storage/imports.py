@@ -144,26 +144,30 @@ def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.
     if is_followed:
         changed = (yield from writer.activate(batch.active)) or changed
         state["end"] = yield from _key_of_end((yield from sessions.read_by_key(current.session)).head)
+    is_erased = (not is_new or current.value.parent is not None) and (
+        yield from originals.are_erased(scope, current.session)
+    )
+    if is_erased:  # a title may be the text of an erased message
+        batch = batch._replace(fields={name: value for name, value in batch.fields.items() if name != "title"})
     changed = (yield from _write_fields(scope, current, batch, state, text)) or changed
-    yield from _write_records(scope, current, batch, is_new=is_new)
+    yield from _write_records(scope, current, batch, is_erased=is_erased)
     yield from _write_files(scope, batch.files)
     changed = changed or bool(writer.new or writer.updated)
     outcome = "new" if is_new else "updated" if changed else "unchanged"
     return ImportCounts(outcome, writer.new, writer.updated, batch.origin is None or current.value.parent is not None)
 
 
-def _write_records(scope: Scope, current: sessions.StoredSession, batch: ImportBatch, *, is_new: bool) -> Steps[None]:
-    """Write the records of a batch; not the original bytes of a session whose original was erased."""
+def _write_records(
+    scope: Scope, current: sessions.StoredSession, batch: ImportBatch, *, is_erased: bool
+) -> Steps[None]:
+    """Write the records of a batch; no original bytes and no content of a session whose original was erased."""
     for prefix in batch.obsolete:
         yield from records.delete_kind(scope, originals.ORIGINAL_KIND, prefix, session=current.session)
-    is_erased = (not is_new or current.value.parent is not None) and (
-        yield from originals.are_erased(scope, current.session)
-    )
-    for record in batch.records:
-        if is_erased and record.kind == originals.ORIGINAL_KIND:
+    for kind, key, text, data in batch.records:
+        if is_erased and kind == originals.ORIGINAL_KIND:
             continue
-        params = (record.kind, record.key, record.text, record.data)
-        yield from records.put_own(scope, *params, session=current.session)
+        stored_text = originals.without_content(text) if is_erased and text is not None else text
+        yield from records.put_own(scope, kind, key, stored_text, data, session=current.session)
 
 
 def import_batches(scope: Scope, batches: Sequence[ImportBatch]) -> Operation[dict[str, ImportCounts]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 
 from recollect.model import json
-from recollect.storage import messages, records
+from recollect.storage import messages, records, sessions
 from recollect.storage.operation import Scope, Steps, fetch_all
 
 IMPORT_KIND = "recollect.import"
@@ -25,6 +25,8 @@ TOMBSTONE_KIND = "recollect.tombstone"
 """The kind of the store records that keep an erased conversation from being imported again."""
 ERASED_KEY = "erased"
 """The key of the import record of a session whose original bytes were erased."""
+HOLDER_KEY = "holder:"
+"""The beginning of the keys of import records that name other sessions whose originals have messages of a session."""
 
 
 def tombstone_key(session: str) -> str:
@@ -46,13 +48,51 @@ def bury(scope: Scope, session: int, id: str) -> Steps[None]:
         if isinstance(state, dict):
             for key in state.get("files", ()):
                 yield from records.delete_own(scope, FILE_KIND, key)
+        elif isinstance(state, str):
+            yield from _drop_of_holder(scope, state)
 
 
 def drop_originals(scope: Scope, tree: int) -> Steps[None]:
     """Erase the original bytes of the sessions of a tree, because they may hold content that is being erased."""
+    for holder in (yield from _drop_of_tree(scope, tree)):
+        yield from _drop_of_holder(scope, holder)
+
+
+def _drop_of_tree(scope: Scope, tree: int) -> Steps[set[str]]:
+    """Erase the original bytes of a tree, and return the ids of sessions that hold others of it.
+
+    The states of the imports may quote messages, too: a reader remembers the last one and the title.
+    """
+    holders: set[str] = set()
     for row in (yield from fetch_all(messages.SESSIONS_OF_TREE, tree=tree)):
-        if (yield from records.delete_kind(scope, ORIGINAL_KIND, session=row.session)):
-            yield from records.put_own(scope, IMPORT_KIND, ERASED_KEY, "true", session=row.session)
+        states = yield from records.list_own(scope, IMPORT_KIND, session=row.session)
+        if not states:
+            continue
+        yield from records.delete_kind(scope, ORIGINAL_KIND, session=row.session)
+        yield from records.put_own(scope, IMPORT_KIND, ERASED_KEY, "true", session=row.session)
+        for record in states:
+            key, text = record.key.decode(), record.value or "null"
+            if key.startswith(HOLDER_KEY):
+                holders.add(json.decode(text))
+            elif (redacted := without_content(text)) != text:
+                yield from records.put_own(scope, IMPORT_KIND, key, redacted, session=row.session)
+    return holders
+
+
+def _drop_of_holder(scope: Scope, id: str) -> Steps[None]:
+    """Erase the original bytes of a session with messages of another one: a tool may write both to one file."""
+    row = (yield from sessions.find_live_row(scope, id)) or (yield from sessions.find_trashed_row(scope, id))
+    if row is not None:
+        yield from _drop_of_tree(scope, sessions.stored_from_row(row).tree)
+
+
+def without_content(text: str) -> str:
+    """Return the JSON text of an import record without what may be content of messages."""
+    state = json.decode(text)
+    if isinstance(state, dict):
+        state.pop("reader", None)
+        state.get("values", {}).pop("title", None)
+    return json.encode(state)
 
 
 def are_erased(scope: Scope, session: int) -> Steps[bool]:

@@ -8,7 +8,7 @@ from recollect.errors import NotFound, format_value
 from recollect.export.pipeline import run_operation, scope_of
 from recollect.model import json
 from recollect.storage import imports
-from recollect.storage.originals import ERASED_KEY
+from recollect.storage.originals import ERASED_KEY, HOLDER_KEY
 from recollect.store import Store
 from recollect.sync.chunks import MissingBlob, chunk_prefix, decode_chunk
 
@@ -35,6 +35,12 @@ def iter_originals(store: Store, session: str) -> Iterator[tuple[str, Iterator[b
         raise NotFound(
             f"The original of session {format_value(session)} was erased, because content of its messages was erased. "
             f"Export it as jsonl."
+        )
+    holders = [json.decode(text) for key, text in states.items() if key.startswith(HOLDER_KEY)]
+    if holders and not any(key.startswith((_LINES, _DOCUMENT)) for key in states):
+        raise NotFound(
+            f"The original of session {format_value(session)} is part of the one of {format_value(holders[0])}. "
+            f"Export that session."
         )
     for key, text in states.items():
         state = json.decode(text)

@@ -18,7 +18,7 @@ from recollect.model import json
 from recollect.sources.source import ForkFound, LineReader, Note, ReadFromStart, SourceEvent
 from recollect.storage import imports
 from recollect.storage.imports import ImportBatch, ImportedRecord
-from recollect.storage.originals import IMPORT_KIND, ORIGINAL_KIND
+from recollect.storage.originals import ERASED_KEY, HOLDER_KEY, IMPORT_KIND, ORIGINAL_KIND
 from recollect.sync.chunks import (
     CHUNK_BYTES,
     MissingBlob,
@@ -191,9 +191,10 @@ class LineImport:
         with file.tree.open(name) as stream:
             self._key = file_key(self._source.name, read_first_line(stream))
         store = self._run.store
-        text = run_operation(store, imports.read_states(scope_of(store), session)).get(self._key)
+        states = run_operation(store, imports.read_states(scope_of(store), session))
+        text = states.get(self._key)
         state = None if text is None or self._run.options.again else msgspec.json.decode(text, type=LineState)
-        if state is not None:
+        if state is not None and ERASED_KEY not in states:
             try:
                 if self._continue(session, state):
                     return
@@ -368,7 +369,8 @@ class LineImport:
         for batch in self._batches.values():
             blobs |= batch.blobs
             self._run.link(batch.session, batch.parent)
-            for item in batch.take([], obsolete=[], again=again):
+            holder = ImportedRecord(IMPORT_KIND, f"{HOLDER_KEY}{session}", json.encode(session))
+            for item in batch.take([holder] if batch.messages else [], obsolete=[], again=again):
                 self._run.write(self._source, item)
         self._batches.clear()
         self._run.link(session, main.parent)
