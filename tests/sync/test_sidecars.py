@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import zipfile
 
 import pytest
 
@@ -124,3 +127,18 @@ def test_outputs_cost_less_than_their_text_again(tmp_path, project):
         store.maintenance.optimize()
     total = sum(len(data) for data in files_of(project).values())
     assert (tmp_path / "r.db").stat().st_size < 1.7 * total
+
+
+@pytest.mark.parametrize("is_zip", [False, True])
+def test_the_command_writes_a_folder_or_an_archive(tmp_path, project, is_zip):
+    (project / f"{ID}.jsonl").write_bytes(claude(0, "hello") + result(1, "a.txt"))
+    (project / ID / FOLDER / "a.txt").write_bytes(os.urandom(2_000_000))
+    with recollect.open(tmp_path / "r.db") as store:
+        run(store, project)
+    target = tmp_path / ("out.zip" if is_zip else "out")
+    command = [sys.executable, "-m", "recollect", "--db", tmp_path / "r.db", "sessions", "export", SESSION]
+    subprocess.run([*command, "--format", "native", "-o", target], check=True, capture_output=True, timeout=60)
+    if is_zip:
+        with zipfile.ZipFile(target) as archive:
+            archive.extractall(tmp_path / "out")
+    assert files_of(tmp_path / "out") == files_of(project)
