@@ -97,6 +97,11 @@ REQUESTS = {
     "openai-responses": ("openai.types.responses", "ResponseInputItemParam"),
 }
 
+LOADERS = {
+    "pydantic-ai": ("pydantic_ai.messages", "ModelMessagesTypeAdapter"),
+}
+"""The functions of frameworks that load messages: a TypeAdapter, or a function."""
+
 
 def is_valid_unicode(value: Any) -> bool:
     """Return whether pydantic can read a value: it rejects lone surrogates."""
@@ -109,6 +114,10 @@ def is_valid_unicode(value: Any) -> bool:
 
 def assert_valid(messages: list[dict[str, Any]], name: str) -> None:
     """Check messages against the types of the provider's SDK, which must know every field."""
+    if name in LOADERS and is_valid_unicode(messages):
+        module, function = LOADERS[name]
+        loader = getattr(pytest.importorskip(module), function)
+        getattr(loader, "validate_python", loader)(messages)
     if name not in REQUESTS:
         return
     validator = type_adapter(*REQUESTS[name])

@@ -235,12 +235,77 @@ ui_messages = st.builds(
     optional={"toolInvocations": values | st.lists(objects), "id": any_text},
 )
 
+
+def part(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Build parts of Pydantic AI, as block() builds blocks."""
+    parts = block(kind, fields).map(
+        lambda fields: {{"type": "part_kind"}.get(name, name): value for name, value in fields.items()}
+    )
+    return parts | block(kind, fields)
+
+
+def content_item(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return block(kind, fields).map(
+        lambda fields: {{"type": "kind"}.get(name, name): value for name, value in fields.items()}
+    )
+
+
+base64_texts = st.sampled_from(["aGk=", "_-_-", "//79", "_/+-", "AAAA" * 9]) | any_text
+binaries = content_item("binary", {"data": base64_texts, "media_type": st.sampled_from(["image/png", "text/plain"])})
+prompt_items = st.one_of(
+    any_text,
+    binaries,
+    content_item("image-url", {"url": links, "media_type": st.none() | st.just("image/png")}),
+    content_item("document-url", {"url": links}),
+    content_item("uploaded-file", {"file_id": any_text, "provider_name": st.just("openai")}),
+    content_item("text-content", {"content": any_text}),
+    content_item("structured-content", {"content": any_text, "value": values}),
+    content_item("cache-point", {"ttl": any_text}),
+)
+prompt_contents = any_text | st.lists(prompt_items, max_size=4) | st.lists(prompt_items | values, max_size=3) | values
+speech = {"speaker": st.just("user"), "transcript": any_text | st.none(), "audio": binaries | st.none()}
+tool_ids = {"tool_name": any_text, "tool_call_id": any_text}
+outcomes = st.sampled_from(["success", "failed", "denied", "interrupted", "retried"])
+request_parts = st.one_of(
+    part("system-prompt", {"content": any_text, "timestamp": any_text}),
+    part("user-prompt", {"content": prompt_contents, "timestamp": st.just("2026-11-19T10:00:00.123456Z")}),
+    part("tool-return", {**tool_ids, "content": prompt_contents, "outcome": outcomes}),
+    part("tool-return", {**tool_ids, "content": values | prompt_items}),
+    part("retry-prompt", {**tool_ids, "content": any_text | st.lists(objects, max_size=2)}),
+    part("retry-prompt", {"content": any_text | st.lists(objects, max_size=2)}),
+    part("retry-feedback", {"content": any_text | st.lists(objects, max_size=2), "retry": objects}),
+    part("compaction", {"content": any_text | st.none()}),
+    part("speech", speech),
+    part("instruction-baseline", {"instructions": st.lists(objects, max_size=2)}),
+    objects,
+)
+response_parts = st.one_of(
+    part("text", {"content": any_text, "id": any_text}),
+    part("thinking", {"content": any_text, "signature": any_text}),
+    part("tool-call", {**tool_ids, "args": any_text | objects | st.none()}),
+    part("builtin-tool-call", {**tool_ids, "args": objects}),
+    part("builtin-tool-return", {**tool_ids, "content": prompt_contents}),
+    part("compaction", {"content": any_text | st.none()}),
+    part("file", {"content": binaries | values}),
+    part("speech", speech),
+    objects,
+)
+pydantic_messages = st.one_of(
+    st.builds(
+        lambda more, parts: {**more, "kind": "request", "parts": parts}, objects, st.lists(request_parts, max_size=5)
+    ),
+    st.builds(
+        lambda more, parts: {**more, "kind": "response", "parts": parts}, objects, st.lists(response_parts, max_size=5)
+    ),
+)
+
 ANY_CONTENT = {
     "anthropic": anthropic_messages,
     "openai": openai_messages,
     "openai-responses": items,
     "ai-sdk": model_messages,
     "ai-sdk-ui": ui_messages,
+    "pydantic-ai": pydantic_messages,
 }
 
 
@@ -368,6 +433,12 @@ def test_ai_sdk_model_messages_convert_to_every_format(messages: list[dict[str, 
 @given(st.lists(ui_messages, max_size=4))
 def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "ai-sdk-ui")
+
+
+@few_examples
+@given(st.lists(pydantic_messages, max_size=4))
+def test_pydantic_ai_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "pydantic-ai")
 
 
 @few_examples

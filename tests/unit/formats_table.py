@@ -211,6 +211,58 @@ def _ai_sdk_ui() -> dict[str, Messages]:
     }
 
 
+def _pydantic_ai() -> dict[str, Messages]:
+    text = {"part_kind": "text", "content": "words"}
+
+    def request(*parts: dict[str, Any]) -> Messages:
+        return [{"kind": "request", "parts": list(parts)}]
+
+    def reply(*parts: dict[str, Any]) -> Messages:
+        return [{"kind": "response", "parts": list(parts)}]
+
+    def prompt(*items: Any) -> Messages:
+        return request({"part_kind": "user-prompt", "content": list(items)})
+
+    def tool_exchange(args: Any, content: Any = "") -> Messages:
+        call = {"tool_name": "f", "tool_call_id": "c"}
+        answer = request({"part_kind": "tool-return", **call, "content": content})
+        return reply({"part_kind": "tool-call", **call, "args": args}) + answer
+
+    def binary(media_type: str) -> dict[str, Any]:
+        return {"kind": "binary", "data": NEEDLE, "media_type": media_type}
+
+    native_call = {"part_kind": "builtin-tool-call", "tool_name": "web_search", "tool_call_id": "s"}
+    citation = {"sources": [{"kind": "web", "url": NEEDLE}]}
+    file = {"kind": "uploaded-file", "file_id": NEEDLE, "provider_name": "openai"}
+    return {
+        "text": request({"part_kind": "user-prompt", "content": NEEDLE}),
+        "system message": request({"part_kind": "system-prompt", "content": NEEDLE}, *prompt("words")[0]["parts"]),
+        "instructions": [{**prompt("words")[0], "instructions": NEEDLE}],
+        "reasoning": reply({"part_kind": "thinking", "content": NEEDLE}, text),
+        "signature or encrypted reasoning": reply({"part_kind": "thinking", "content": "t", "signature": NEEDLE}, text),
+        "tool call": tool_exchange({"a": NEEDLE}),
+        "tool result": tool_exchange({}, NEEDLE),
+        "tool result with data": tool_exchange({}, {"a": [NEEDLE]}),
+        "request to retry a tool": tool_exchange({})[:1]
+        + request({"part_kind": "retry-prompt", "tool_name": "f", "tool_call_id": "c", "content": NEEDLE}),
+        "request to retry an answer": request({"part_kind": "retry-feedback", "content": NEEDLE}),
+        "image, as bytes": prompt(binary("image/png")),
+        "image, by URL": prompt({"kind": "image-url", "url": LINK}),
+        "PDF, as bytes": prompt(binary("application/pdf")),
+        "text document": prompt(binary("text/plain")),
+        "audio": prompt(binary("audio/wav")),
+        "transcript of an audio answer": reply(
+            {"part_kind": "speech", "speaker": "assistant", "transcript": NEEDLE, "audio": binary("audio/wav")}
+        ),
+        "generated image": reply({"part_kind": "file", "content": binary("image/png")}, text),
+        "image in a tool result": tool_exchange({}, ["words", binary("image/png")]),
+        "file by provider id": prompt(file),
+        "citations": reply({**text, "citations": [citation]}),
+        "provider-executed call": reply({**native_call, "args": {"query": NEEDLE}}, text),
+        "cache control, provider options": prompt("words", {"kind": "cache-point", "ttl": NEEDLE}),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -248,6 +300,7 @@ EXAMPLES = {
     "openai-responses": _responses(),
     "ai-sdk": _ai_sdk(),
     "ai-sdk-ui": _ai_sdk_ui(),
+    "pydantic-ai": _pydantic_ai(),
     "recollect": _recollect(),
 }
 

@@ -19,6 +19,7 @@ RESERVED_NAMES = ("gemini",)
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
+_PYDANTIC_AI = "pydantic-ai"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -83,6 +84,8 @@ def detect_format(message: dict[str, Any]) -> str | None:
     if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
         return _RESPONSES
     if type(role) is not str:
+        if "role" not in message and message.get("kind") in ("request", "response") and is_list(message.get("parts")):
+            return _PYDANTIC_AI
         if "role" not in message and type(kind) is str and kind != "message":
             raise _unknown_type_error(kind)
         return None

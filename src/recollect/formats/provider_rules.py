@@ -42,7 +42,8 @@ class ProviderRules(NamedTuple):
     marked_steps: str | None = None
     """The format whose messages have marks between the steps of an answer."""
     length_stop: tuple[tuple[str | int, ...], frozenset[str]] | None = None
-    """The field of a response, and its values, that report an answer cut off at its length limit."""
+    """The field of a response, and its values, that report an answer cut off at its length limit. The response may be
+    the message itself."""
     hidden_keys: frozenset[str] = frozenset()
     """Fields that hold nothing that a model reads, such as signatures: people need not see them."""
 

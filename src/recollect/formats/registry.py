@@ -54,6 +54,7 @@ _MODULES: dict[str, str] = {
     "openai-responses": "openai_responses",
     "ai-sdk": "ai_sdk",
     "ai-sdk-ui": "ai_sdk_ui",
+    "pydantic-ai": "pydantic_ai",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -76,6 +77,11 @@ GROUP = "recollect.formats"
 _DRAFT_FIELDS = tuple([name for name in Draft.__struct_fields__ if name in Message.__struct_fields__])
 _INTERFACE = ("NAME", "RULES", "read", "write", "response")
 _PUT = "put"  # part of the interface of a format that a provider reads
+
+_OBJECT_FORMATS: dict[str, str] = {
+    "pydantic_ai": "pydantic-ai",
+}
+"""The formats that convert objects themselves with dump(), by the package of the objects."""
 
 _SDK_FIELDS = frozenset({"parsed", "parsed_arguments"})
 _NESTED_FIELDS = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
@@ -355,7 +361,7 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
         return [check_draft(_to_draft(value))]
     if isinstance(value, str):
         raise InvalidValue('A message must have a role, got a str. Write {"role": "user", "content": ...}.')
-    message = to_json_data(value, "message")
+    message = to_json_data(_dump_object(value), "message")
     if type(value).__module__.startswith("openai."):
         message = _without_sdk_fields(message)
     if not is_dict(message):
@@ -367,6 +373,16 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
         return module.read(message)
     detected_name = detect_format(message)
     return common.read_common(message) if detected_name is None else load_module(detected_name).read(message)
+
+
+def _dump_object(value: Any) -> Any:
+    """Return JSON data for an object of a framework whose classes cannot be read without its own code."""
+    package = type(value).__module__.partition(".")[0]
+    name = _OBJECT_FORMATS.get(package)
+    if name is None:
+        return value
+    module: Any = load_module(name)
+    return module.dump(value)
 
 
 def _without_sdk_fields(message: Any) -> Any:
