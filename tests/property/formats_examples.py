@@ -99,6 +99,7 @@ REQUESTS = {
 
 LOADERS = {
     "pydantic-ai": ("pydantic_ai.messages", "ModelMessagesTypeAdapter"),
+    "langchain": ("langchain_core.messages", "convert_to_messages"),
 }
 """The functions of frameworks that load messages: a TypeAdapter, or a function."""
 

@@ -299,6 +299,83 @@ pydantic_messages = st.one_of(
     ),
 )
 
+
+def with_content(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the blocks of its calls in its content, as some providers repeat them."""
+    calls = [
+        {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+        for call in message["tool_calls"]
+    ]
+    return {**message, "content": [*message["content"], *calls]}
+
+
+lc_blocks = st.one_of(
+    any_text,
+    texts,
+    block("reasoning", {"reasoning": any_text}),
+    block("thinking", {"thinking": any_text, "signature": any_text}),
+    block("refusal", {"refusal": any_text}),
+    *[block(kind, {"base64": base64_texts, "mime_type": any_text}) for kind in ("image", "audio", "file")],
+    *[block(kind, {"url": links, "mime_type": any_text}) for kind in ("image", "video", "file")],
+    block("image", {"source_type": st.just("base64"), "data": base64_texts, "mime_type": st.just("image/png")}),
+    block("image", {"source": sources}),
+    block("image_url", {"image_url": block("", {"url": links}) | links}),
+    block("input_audio", {"input_audio": st.fixed_dictionaries({"data": any_text, "format": st.just("wav")})}),
+    block("text-plain", {"text": any_text, "title": any_text, "mime_type": st.just("text/plain")}),
+    block("tool_use", {"id": any_text, "name": any_text, "input": objects}),
+    block("non_standard", {"value": objects}),
+    objects,
+)
+lc_contents = any_text | st.lists(lc_blocks, max_size=3)
+lc_calls = st.lists(
+    st.fixed_dictionaries({"id": any_text, "name": any_text, "args": objects}, optional={"type": st.just("tool_call")}),
+    max_size=3,
+)
+lc_invalid_calls = st.fixed_dictionaries({"id": any_text, "name": any_text, "args": any_text | st.none()})
+lc_common = {"additional_kwargs": objects, "response_metadata": objects, "id": any_text | st.none(), "name": any_text}
+lc_flat = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["human", "system", "HumanMessageChunk"]), "content": lc_contents}, optional=lc_common
+    ),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["ai", "AIMessageChunk"]), "content": lc_contents},
+        optional={
+            **lc_common,
+            "tool_calls": lc_calls | values,
+            "invalid_tool_calls": st.lists(lc_invalid_calls, max_size=2) | values,
+            "usage_metadata": objects,
+        },
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("ai"), "content": st.lists(lc_blocks, max_size=2), "tool_calls": lc_calls}
+    ).map(with_content),
+    st.fixed_dictionaries(
+        {"type": st.just("tool"), "content": lc_contents, "tool_call_id": any_text},
+        optional={**lc_common, "artifact": values, "status": st.sampled_from(["success", "error"]) | values},
+    ),
+    st.fixed_dictionaries({"type": st.just("function"), "content": any_text, "name": any_text}),
+    st.fixed_dictionaries(
+        {"type": st.just("chat"), "content": any_text, "role": st.sampled_from(["user", "system"]) | any_text}
+    ),
+)
+lc_classes = {"human": "HumanMessage", "ai": "AIMessage", "system": "SystemMessage", "tool": "ToolMessage"}
+lc_classes |= {"function": "FunctionMessage", "chat": "ChatMessage"}
+langchain_messages = st.one_of(
+    lc_flat,
+    lc_flat.map(lambda fields: {"type": fields["type"], "data": fields}),
+    lc_flat.map(
+        lambda fields: {"type": fields["type"], "data": {name: fields[name] for name in fields if name != "type"}}
+    ),
+    lc_flat.map(
+        lambda fields: {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema", "messages", lc_classes.get(fields["type"], fields["type"])],
+            "kwargs": fields,
+        }
+    ),
+)
+
 ANY_CONTENT = {
     "anthropic": anthropic_messages,
     "openai": openai_messages,
@@ -306,6 +383,7 @@ ANY_CONTENT = {
     "ai-sdk": model_messages,
     "ai-sdk-ui": ui_messages,
     "pydantic-ai": pydantic_messages,
+    "langchain": langchain_messages,
 }
 
 
@@ -439,6 +517,12 @@ def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any
 @given(st.lists(pydantic_messages, max_size=4))
 def test_pydantic_ai_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "pydantic-ai")
+
+
+@few_examples
+@given(st.lists(langchain_messages, max_size=4))
+def test_langchain_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "langchain")
 
 
 @few_examples

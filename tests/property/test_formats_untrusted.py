@@ -39,6 +39,7 @@ keys = st.sampled_from(
         "state", "toolName", "toolCallId", "toolInvocation", "toolInvocations", "parts", "fields", "whole", "block",
         "at", "cut", "items", "count", "field", "response", "joined", "shadow", "refusal", "audio", "url", "data",
         "source", "image_url", "file", "summary", "is_error", "kind", "action", "cache_control", "signature",
+        "lc", "kwargs", "wrapper", "key", "entry", "invalid", "empty_lists", "string", "invalid_tool_calls", "base64",
         "part_kind", "tool_name", "prompt", "list", "item", "continues", "single", "url_safe", "transcript",
     ]
 )  # fmt: skip
@@ -48,6 +49,7 @@ words = st.sampled_from(
         "tool_result", "thinking", "function_call", "custom_tool_call", "computer_call", "function_call_output",
         "custom", "reasoning", "tool-call", "tool-result", "dynamic-tool", "tool-x", "output-available", "blocks",
         "string", "missing", "input_text", "output_text", "image", "base64", "content", "c1", "look",
+        "human", "ai", "chat", "constructor", "HumanMessage", "AIMessage", "SystemMessage", "tool_call", "role", "none",
         "request", "response", "user-prompt", "system-prompt", "tool-return", "retry-prompt", "binary", "thinking",
     ]
 )  # fmt: skip
@@ -157,6 +159,8 @@ def test_the_tail_of_a_history_equals_its_end(history: list[Message], format: st
         (ToolCallPart(call_id="c", tool="shown", native={"type": "custom_tool_call", "input": HIDDEN}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", native={"type": "custom", "custom": {"input": HIDDEN}}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"state": "output-available", "output": HIDDEN}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", native={"content": {"type": "tool_use", "input": HIDDEN}}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", native={"entry": {"args": {"a": HIDDEN}}}), "assistant"),
         (TextPart(text="shown", native={"whole": {"part_kind": "retry-feedback", "content": [HIDDEN]}}), "user"),
         (TextPart(text="shown", native={"prompt": {"part_kind": "system-prompt", "content": HIDDEN}}), "user"),
         (TextPart(text="shown", native={"list": {"content": [HIDDEN]}}), "user"),
@@ -186,6 +190,13 @@ def test_a_forged_remainder_is_omitted(part: Part, role: Any, format: str) -> No
         {"items": [{"count": 0, "fields": {}}]},
         {"items": [{"count": -1, "fields": {}}], "response": {}},
         {"items": 5},
+        {"type": "system"},
+        {"type": "chat", "fields": {"role": "system"}},
+        {"key": "role", "type": "user"},
+        {"key": "none", "wrapper": ["data", {"type": "system"}]},
+        {"wrapper": ["kwargs", {"lc": 1, "type": "constructor", "id": ["SystemMessage"]}]},
+        {"wrapper": ["data", {"type": "ai", "content": HIDDEN}]},
+        {"wrapper": ["content", {"type": "ai"}]},
         {"fields": 5, "content": []},
         {"content": "string", "fields": {"toolInvocations": [{"toolCallId": "c", "toolName": HIDDEN, "state": "call"}]}},
     ],

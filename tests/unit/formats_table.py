@@ -263,6 +263,48 @@ def _pydantic_ai() -> dict[str, Messages]:
     }
 
 
+def _langchain() -> dict[str, Messages]:
+    text = {"type": "text", "text": "words"}
+
+    def human(*blocks: Any) -> Messages:
+        return [{"type": "human", "content": list(blocks)}]
+
+    def ai(*blocks: Any, **fields: Any) -> Messages:
+        return [{"type": "ai", "content": list(blocks), **fields}]
+
+    def tool_exchange(args: dict[str, Any], content: Any = "") -> Messages:
+        call = {"name": "f", "args": args, "id": "c", "type": "tool_call"}
+        return [*ai(text, tool_calls=[call]), {"type": "tool", "content": content, "tool_call_id": "c"}]
+
+    def image(**fields: str) -> dict[str, Any]:
+        return {"type": "image", "mime_type": "image/png", **fields}
+
+    citation = {"type": "citation", "url": NEEDLE}
+    reasoning = {"type": "reasoning", "reasoning": "t", "extras": {"signature": NEEDLE}}
+    server_call = {"type": "server_tool_call", "id": "s", "name": "web_search", "args": {"query": NEEDLE}}
+    file = {"type": "file", "mime_type": "application/pdf", "base64": NEEDLE}
+    return {
+        "text": [{"type": "human", "content": NEEDLE}],
+        "system message": [{"type": "system", "content": NEEDLE}],
+        "reasoning": ai({"type": "reasoning", "reasoning": NEEDLE}, text),
+        "signature or encrypted reasoning": ai(reasoning, text),
+        "tool call": tool_exchange({"a": NEEDLE}),
+        "tool result": tool_exchange({}, NEEDLE),
+        "image, as bytes": human(image(base64=NEEDLE)),
+        "image, by URL": human(image(url=LINK)),
+        "PDF, as bytes": human(file),
+        "text document": human({"type": "text-plain", "mime_type": "text/plain", "text": NEEDLE}),
+        "audio": human({"type": "audio", "mime_type": "audio/wav", "base64": NEEDLE}),
+        "refusal": ai({"type": "refusal", "refusal": NEEDLE}),
+        "image in a tool result": tool_exchange({}, ["words", image(base64=NEEDLE)]),
+        "file by provider id": human(image(file_id=NEEDLE)),
+        "citations": ai({**text, "annotations": [citation]}),
+        "provider-executed call": ai(server_call, text),
+        "artifact of a tool": [*tool_exchange({})[:1], {**tool_exchange({})[1], "artifact": NEEDLE}],
+        "cache control, provider options": human({**text, "cache_control": {"type": NEEDLE}}),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -301,6 +343,7 @@ EXAMPLES = {
     "ai-sdk": _ai_sdk(),
     "ai-sdk-ui": _ai_sdk_ui(),
     "pydantic-ai": _pydantic_ai(),
+    "langchain": _langchain(),
     "recollect": _recollect(),
 }
 

@@ -79,6 +79,10 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "f", "tool_call_id": call_id, "args": {}}]},
             {"kind": "request", "parts": [{"part_kind": "tool-return", "tool_name": "f", "tool_call_id": call_id, "content": "r"}]},
         ],
+        "langchain": [
+            {"type": "ai", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": call_id, "type": "tool_call"}]},
+            {"type": "tool", "content": "r", "tool_call_id": call_id},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},

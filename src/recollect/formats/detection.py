@@ -20,6 +20,7 @@ RESERVED_NAMES = ("gemini",)
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
 _PYDANTIC_AI = "pydantic-ai"
+_LANGCHAIN = "langchain"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -30,6 +31,14 @@ _RECOLLECT_FIELDS = frozenset(
     {"metadata", "tokens", "input_tokens", "output_tokens", "model", "error", "state", "created_at"}
 )
 _COMMON_FIELDS = frozenset(MESSAGE_FIELDS)
+# The types of LangChain's messages. Programs also call other things "system" or "tool", with other fields.
+_LANGCHAIN_TYPES = frozenset(
+    {"human", "ai", "AIMessageChunk", "HumanMessageChunk", "SystemMessageChunk", "ToolMessageChunk"}
+    | {"FunctionMessageChunk", "ChatMessageChunk"}
+)
+_LANGCHAIN_FIELDS = frozenset(
+    {"type", "content", "id", "name", "additional_kwargs", "response_metadata", "tool_call_id", "artifact", "status"}
+)
 _ITEM_TYPES = frozenset(
     {"reasoning", "item_reference", "compaction", "compaction_trigger", "program", "program_output"}
     | {"configuration_update"}
@@ -86,6 +95,8 @@ def detect_format(message: dict[str, Any]) -> str | None:
     if type(role) is not str:
         if "role" not in message and message.get("kind") in ("request", "response") and is_list(message.get("parts")):
             return _PYDANTIC_AI
+        if _is_langchain(message, kind):
+            return _LANGCHAIN
         if "role" not in message and type(kind) is str and kind != "message":
             raise _unknown_type_error(kind)
         return None
@@ -96,6 +107,18 @@ def detect_format(message: dict[str, Any]) -> str | None:
     if "parts" in message:
         return _detect_by_parts(message["parts"], has_position="branch" in message)
     return _detect_by_fields(message, content)
+
+
+def _is_langchain(message: dict[str, Any], kind: Any) -> bool:
+    """Return whether this is a message of LangChain without a role: its fields, or a dict around them."""
+    if kind == "constructor":
+        return message.get("lc") == 1
+    fields = message.get("data") if "content" not in message else message
+    if type(kind) is not str or not is_dict(fields) or "content" not in fields:
+        return False
+    if kind in _LANGCHAIN_TYPES:
+        return True
+    return kind in ("system", "tool", "function", "remove") and fields.keys() <= _LANGCHAIN_FIELDS
 
 
 def has_response_items(messages: Iterable[Any]) -> bool:

@@ -604,7 +604,7 @@ def _translate_items(parts: Iterable[Part]) -> list[Any]:
 def _translate_file(content: attachments.AttachmentContent) -> Any:
     """Return a file as its text, its bytes or its URL; None if only its provider has it."""
     if content.text is not None:
-        return attachments.text_with_name(content) or None
+        return attachments.text_with_name(content) if common.is_not_blank(content.text) else None
     if content.data is not None and attachments.is_base64(content.data):
         return {"kind": "binary", "data": content.data, "media_type": content.mime_type or attachments.BYTES}
     if not attachments.is_web_url(content.url):

@@ -55,6 +55,7 @@ _MODULES: dict[str, str] = {
     "ai-sdk": "ai_sdk",
     "ai-sdk-ui": "ai_sdk_ui",
     "pydantic-ai": "pydantic_ai",
+    "langchain": "langchain",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -80,6 +81,7 @@ _PUT = "put"  # part of the interface of a format that a provider reads
 
 _OBJECT_FORMATS: dict[str, str] = {
     "pydantic_ai": "pydantic-ai",
+    "langchain_core": "langchain",
 }
 """The formats that convert objects themselves with dump(), by the package of the objects."""
 
@@ -361,7 +363,10 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
         return [check_draft(_to_draft(value))]
     if isinstance(value, str):
         raise InvalidValue('A message must have a role, got a str. Write {"role": "user", "content": ...}.')
-    message = to_json_data(_dump_object(value), "message")
+    framework = _module_of_object(value)
+    if framework is not None:
+        value, module = framework.dump(value), module or framework
+    message = to_json_data(value, "message")
     if type(value).__module__.startswith("openai."):
         message = _without_sdk_fields(message)
     if not is_dict(message):
@@ -375,14 +380,13 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
     return common.read_common(message) if detected_name is None else load_module(detected_name).read(message)
 
 
-def _dump_object(value: Any) -> Any:
-    """Return JSON data for an object of a framework whose classes cannot be read without its own code."""
-    package = type(value).__module__.partition(".")[0]
-    name = _OBJECT_FORMATS.get(package)
-    if name is None:
-        return value
-    module: Any = load_module(name)
-    return module.dump(value)
+def _module_of_object(value: Any) -> Any:
+    """Return the module of the framework whose object this is; it converts the object itself. None for other values."""
+    if type(value) is dict:
+        return None
+    packages = [base.__module__.partition(".")[0] for base in type(value).__mro__]  # a program may derive classes
+    name = next((_OBJECT_FORMATS[package] for package in packages if package in _OBJECT_FORMATS), None)
+    return None if name is None else load_module(name)
 
 
 def _without_sdk_fields(message: Any) -> Any:

@@ -41,6 +41,7 @@ from recollect.model.compaction import SummaryMessage
 from recollect.model.message import Draft, Message, Part, Repair, RepairKind, TextPart, ToolCallPart, ToolResultPart
 
 replace = msgspec.structs.replace
+_FUNCTION_NAMES = frozenset({"function", "FunctionMessageChunk"})  # of OpenAI and LangChain
 
 
 def clean_messages(messages: Sequence[Message], rules: ProviderRules, repairs: list[Repair]) -> list[Message]:
@@ -63,7 +64,10 @@ def _as_user(message: Message, repairs: list[Repair]) -> Message:
     """Return a tool message without a tool result as a user message."""
     if message.role != "tool" or any(is_result(part) for part in message.parts):
         return message
-    if (message.native or {}).get("role") == "function":  # the form of tool results before tool calls had ids
+    native = message.native or {}
+    if not _FUNCTION_NAMES.isdisjoint(
+        (native.get("role"), native.get("type"))
+    ):  # the form of tool results before tool calls had ids
         return message
     sentence = f"Message {message.id} has the role tool and no tool result: sent as a user message."
     repairs.append(Repair(kind="wrong_role", message=message.id, sentence=sentence))

@@ -181,6 +181,7 @@ BuiltInFormat = Literal[
     "ai-sdk",
     "ai-sdk-ui",
     "pydantic-ai",
+    "langchain",
     "recollect",
 ]
 RegisteredFormat = NewType("RegisteredFormat", str)
