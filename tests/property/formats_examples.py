@@ -100,6 +100,7 @@ REQUESTS = {
 LOADERS = {
     "pydantic-ai": ("pydantic_ai.messages", "ModelMessagesTypeAdapter"),
     "langchain": ("langchain_core.messages", "convert_to_messages"),
+    "ag-ui": ("ag_ui.core", "Message"),
 }
 """The functions of frameworks that load messages: a TypeAdapter, or a function."""
 
@@ -118,7 +119,12 @@ def assert_valid(messages: list[dict[str, Any]], name: str) -> None:
     if name in LOADERS and is_valid_unicode(messages):
         module, function = LOADERS[name]
         loader = getattr(pytest.importorskip(module), function)
-        getattr(loader, "validate_python", loader)(messages)
+        if name == "ag-ui":
+            type_adapter(module, function)  # a union, for single messages
+            for message in messages:
+                type_adapter(module, function).validate_python(message)
+        else:
+            getattr(loader, "validate_python", loader)(messages)
     if name not in REQUESTS:
         return
     validator = type_adapter(*REQUESTS[name])

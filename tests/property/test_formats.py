@@ -376,6 +376,30 @@ langchain_messages = st.one_of(
     ),
 )
 
+ag_sources = st.one_of(
+    block("data", {"value": base64_texts, "mimeType": st.sampled_from(["image/png", "application/pdf"])}),
+    block("url", {"value": links, "mimeType": any_text}),
+    block("file", {"value": any_text}),
+    values,
+)
+ag_blocks = st.one_of(
+    texts,
+    *[block(kind, {"source": ag_sources}) for kind in ("image", "audio", "video", "document")],
+    block("binary", {"mimeType": st.just("image/png"), "data": base64_texts}),
+    block("binary", {"mimeType": st.just("image/png"), "url": links}),
+    objects,
+)
+ag_calls = st.lists(block("function", {"id": any_text, "function": functions | values}), max_size=3)
+ag_messages = st.one_of(
+    message(["user", "system", "developer"], contents(ag_blocks), {"id": any_text}),
+    message(["assistant"], any_text | st.none(), {"id": any_text, "toolCalls": ag_calls | values}),
+    message(
+        ["tool"], contents(ag_blocks), {"id": any_text, "toolCallId": any_text | values, "error": any_text | values}
+    ),
+    st.fixed_dictionaries({"role": st.just("reasoning"), "content": any_text}, optional={"id": any_text, "x": values}),
+    st.fixed_dictionaries({"role": st.just("activity"), "content": objects}, optional={"activityType": any_text}),
+)
+
 ANY_CONTENT = {
     "anthropic": anthropic_messages,
     "openai": openai_messages,
@@ -384,6 +408,7 @@ ANY_CONTENT = {
     "ai-sdk-ui": ui_messages,
     "pydantic-ai": pydantic_messages,
     "langchain": langchain_messages,
+    "ag-ui": ag_messages,
 }
 
 
@@ -470,6 +495,7 @@ def assert_converts(messages: list[dict[str, Any]], name: str) -> None:
                 "type" in message
                 or message.get("content")
                 or message.get("tool_calls")
+                or message.get("toolCalls")
                 or message.get("parts")
                 or (message["role"] == "tool" or (name, target) == ("ai-sdk-ui", "ai-sdk"))
             )
@@ -523,6 +549,12 @@ def test_pydantic_ai_messages_convert_to_every_format(messages: list[dict[str, A
 @given(st.lists(langchain_messages, max_size=4))
 def test_langchain_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "langchain")
+
+
+@few_examples
+@given(st.lists(ag_messages, max_size=4))
+def test_ag_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "ag-ui")
 
 
 @few_examples

@@ -39,6 +39,7 @@ keys = st.sampled_from(
         "state", "toolName", "toolCallId", "toolInvocation", "toolInvocations", "parts", "fields", "whole", "block",
         "at", "cut", "items", "count", "field", "response", "joined", "shadow", "refusal", "audio", "url", "data",
         "source", "image_url", "file", "summary", "is_error", "kind", "action", "cache_control", "signature",
+        "toolCalls", "error", "activityType", "mimeType",
         "lc", "kwargs", "wrapper", "key", "entry", "invalid", "empty_lists", "string", "invalid_tool_calls", "base64",
         "part_kind", "tool_name", "prompt", "list", "item", "continues", "single", "url_safe", "transcript",
     ]
@@ -49,6 +50,7 @@ words = st.sampled_from(
         "tool_result", "thinking", "function_call", "custom_tool_call", "computer_call", "function_call_output",
         "custom", "reasoning", "tool-call", "tool-result", "dynamic-tool", "tool-x", "output-available", "blocks",
         "string", "missing", "input_text", "output_text", "image", "base64", "content", "c1", "look",
+        "reasoning", "activity", "document",
         "human", "ai", "chat", "constructor", "HumanMessage", "AIMessage", "SystemMessage", "tool_call", "role", "none",
         "request", "response", "user-prompt", "system-prompt", "tool-return", "retry-prompt", "binary", "thinking",
     ]
@@ -190,6 +192,8 @@ def test_a_forged_remainder_is_omitted(part: Part, role: Any, format: str) -> No
         {"items": [{"count": 0, "fields": {}}]},
         {"items": [{"count": -1, "fields": {}}], "response": {}},
         {"items": 5},
+        {"role": "reasoning"},
+        {"role": "activity"},
         {"type": "system"},
         {"type": "chat", "fields": {"role": "system"}},
         {"key": "role", "type": "user"},

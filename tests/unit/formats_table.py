@@ -305,6 +305,37 @@ def _langchain() -> dict[str, Messages]:
     }
 
 
+def _ag_ui() -> dict[str, Messages]:
+    def message(role: str, content: Any, **fields: Any) -> Messages:
+        return [{"id": "m", "role": role, "content": content, **fields}]
+
+    def file(kind: str, mime_type: str, **source: str) -> dict[str, Any]:
+        return {"type": kind, "source": {"type": "data", "value": NEEDLE, "mimeType": mime_type, **source}}
+
+    def tool_exchange(arguments: str, content: Any = "") -> Messages:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "words", toolCalls=[call]) + message("tool", content, toolCallId="c")
+
+    png = file("image", "image/png")
+    return {
+        "text": message("user", NEEDLE),
+        "system message": message("developer", NEEDLE),
+        "reasoning": message("reasoning", NEEDLE) + message("assistant", "words"),
+        "signature or encrypted reasoning": message("reasoning", "t", encryptedValue=NEEDLE)
+        + message("assistant", "words"),
+        "tool call": tool_exchange(json.dumps({"a": NEEDLE})),
+        "tool result": tool_exchange("{}", NEEDLE),
+        "image, as bytes": message("user", [png]),
+        "image, by URL": message("user", [file("image", "image/png", type="url", value=LINK)]),
+        "PDF, as bytes": message("user", [file("document", "application/pdf")]),
+        "text document": message("user", [file("document", "text/plain")]),
+        "audio": message("user", [file("audio", "audio/wav")]),
+        "image in a tool result": tool_exchange("{}", [png]),
+        "file by provider id": message("user", [file("image", "image/png", type="file")]),
+        "activity": message("activity", {"step": NEEDLE}, activityType="PLAN") + message("assistant", "words"),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -344,6 +375,7 @@ EXAMPLES = {
     "ai-sdk-ui": _ai_sdk_ui(),
     "pydantic-ai": _pydantic_ai(),
     "langchain": _langchain(),
+    "ag-ui": _ag_ui(),
     "recollect": _recollect(),
 }
 

@@ -83,6 +83,10 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"type": "ai", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": call_id, "type": "tool_call"}]},
             {"type": "tool", "content": "r", "tool_call_id": call_id},
         ],
+        "ag-ui": [
+            {"id": "m", "role": "assistant", "toolCalls": [{"id": call_id, "type": "function", "function": function}]},
+            {"id": "n", "role": "tool", "toolCallId": call_id, "content": "r"},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},

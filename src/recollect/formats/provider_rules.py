@@ -32,6 +32,8 @@ class ProviderRules(NamedTuple):
     """A call is answered by an output of its own type; a screenshot or an approval cannot be synthesized."""
     reasoning_alone: bool = False
     """Reasoning may be a separate message, if text or calls of the assistant follow in the next one."""
+    free_reasoning: bool = False
+    """Reasoning may be a separate message anywhere, also at the end."""
     parsed_blocks: frozenset[str] | None = None
     """The types of the blocks that read() parses: the provider refuses one that was stored unparsed, and reasoning
     that is not the assistant's. None if it refuses no block."""

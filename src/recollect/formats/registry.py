@@ -56,6 +56,7 @@ _MODULES: dict[str, str] = {
     "ai-sdk-ui": "ai_sdk_ui",
     "pydantic-ai": "pydantic_ai",
     "langchain": "langchain",
+    "ag-ui": "ag_ui",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -82,6 +83,7 @@ _PUT = "put"  # part of the interface of a format that a provider reads
 _OBJECT_FORMATS: dict[str, str] = {
     "pydantic_ai": "pydantic-ai",
     "langchain_core": "langchain",
+    "ag_ui": "ag-ui",
 }
 """The formats that convert objects themselves with dump(), by the package of the objects."""
 

@@ -152,7 +152,7 @@ def is_visible(message: Message, rules: ProviderRules) -> bool:
             return True
     if is_own and _has_content_fields(message, rules):
         return True
-    if rules.reasoning_alone and is_own and parts:
+    if (rules.reasoning_alone or rules.free_reasoning) and is_own and parts:
         return all(is_reasoning(part) for part in parts)
     has_other_parts = not all(isinstance(part, TextPart) or is_reasoning(part) for part in parts)
     return has_other_parts and _is_rendered(message, rules)
@@ -174,6 +174,7 @@ def drop_trailing_reasoning(messages: list[Message], rules: ProviderRules, repai
     for message in reversed(messages):  # from the end, because the following message may be dropped itself
         following = reversed_messages[-1] if reversed_messages else None
         is_own_answer = message.role == "assistant" and message.format == rules.format and rules.format is not None
+        is_own_answer = is_own_answer and not rules.free_reasoning
         if not is_own_answer or not message.parts or not is_reasoning(message.parts[-1]):
             reversed_messages.append(message)
             continue

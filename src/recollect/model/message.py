@@ -182,6 +182,7 @@ BuiltInFormat = Literal[
     "ai-sdk-ui",
     "pydantic-ai",
     "langchain",
+    "ag-ui",
     "recollect",
 ]
 RegisteredFormat = NewType("RegisteredFormat", str)
