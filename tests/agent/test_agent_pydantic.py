@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("pydantic_ai")
 
 from pydantic_ai.messages import (
+    BinaryContent,
     BinaryImage,
     FilePart,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
@@ -34,6 +36,7 @@ from recollect.agent.pydantic_messages import (
     read_result,
     to_model_messages,
 )
+from recollect.formats.display import is_truncated
 
 NOW = datetime.datetime(2025, 11, 16, 10, tzinfo=datetime.UTC)
 RESPONSE = ModelResponse(
@@ -71,6 +74,27 @@ def test_a_response_round_trips(path):
     draft = store_and_read(read_response(RESPONSE), path)
     (response, *_) = to_model_messages([draft])
     assert response == RESPONSE
+
+
+def test_a_file_of_a_response_round_trips(path):
+    data = bytes(range(256)) * 12
+    response = ModelResponse(parts=[FilePart(content=BinaryContent(data=data, media_type="image/png"), id="f1")])
+    draft = store_and_read(read_response(response), path)
+    (part,) = draft.parts
+    assert isinstance(part, recollect.AttachmentPart)
+    (again,) = to_model_messages([draft])
+    assert (
+        again.parts == ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json([response]))[0].parts
+    )
+
+
+def test_a_response_of_an_earlier_version_is_sent_with_its_remainder():
+    native = {"usage": {"input_tokens": 10}, "finish_reason": "length", "provider_name": "openai"}
+    message = draft("assistant", recollect.TextPart(text="Yes"), format="pydantic-ai", native=native)
+    (response,) = to_model_messages([message])
+    assert isinstance(response, ModelResponse)
+    assert (response.usage.input_tokens, response.finish_reason, response.provider_name) == (10, "length", "openai")
+    assert is_truncated(message)
 
 
 def test_common_fields_of_a_response(path):

@@ -97,6 +97,13 @@ REQUESTS = {
     "openai-responses": ("openai.types.responses", "ResponseInputItemParam"),
 }
 
+LOADERS = {
+    "pydantic-ai": ("pydantic_ai.messages", "ModelMessagesTypeAdapter"),
+    "langchain": ("langchain_core.messages", "convert_to_messages"),
+    "ag-ui": ("ag_ui.core", "Message"),
+}
+"""The functions of frameworks that load messages: a TypeAdapter, or a function."""
+
 
 def is_valid_unicode(value: Any) -> bool:
     """Return whether pydantic can read a value: it rejects lone surrogates."""
@@ -109,6 +116,15 @@ def is_valid_unicode(value: Any) -> bool:
 
 def assert_valid(messages: list[dict[str, Any]], name: str) -> None:
     """Check messages against the types of the provider's SDK, which must know every field."""
+    if name in LOADERS and is_valid_unicode(messages):
+        module, function = LOADERS[name]
+        loader = getattr(pytest.importorskip(module), function)
+        if name == "ag-ui":
+            type_adapter(module, function)  # a union, for single messages
+            for message in messages:
+                type_adapter(module, function).validate_python(message)
+        else:
+            getattr(loader, "validate_python", loader)(messages)
     if name not in REQUESTS:
         return
     validator = type_adapter(*REQUESTS[name])

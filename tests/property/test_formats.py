@@ -235,12 +235,180 @@ ui_messages = st.builds(
     optional={"toolInvocations": values | st.lists(objects), "id": any_text},
 )
 
+
+def part(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Build parts of Pydantic AI, as block() builds blocks."""
+    parts = block(kind, fields).map(
+        lambda fields: {{"type": "part_kind"}.get(name, name): value for name, value in fields.items()}
+    )
+    return parts | block(kind, fields)
+
+
+def content_item(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return block(kind, fields).map(
+        lambda fields: {{"type": "kind"}.get(name, name): value for name, value in fields.items()}
+    )
+
+
+base64_texts = st.sampled_from(["aGk=", "_-_-", "//79", "_/+-", "AAAA" * 9]) | any_text
+binaries = content_item("binary", {"data": base64_texts, "media_type": st.sampled_from(["image/png", "text/plain"])})
+prompt_items = st.one_of(
+    any_text,
+    binaries,
+    content_item("image-url", {"url": links, "media_type": st.none() | st.just("image/png")}),
+    content_item("document-url", {"url": links}),
+    content_item("uploaded-file", {"file_id": any_text, "provider_name": st.just("openai")}),
+    content_item("text-content", {"content": any_text}),
+    content_item("structured-content", {"content": any_text, "value": values}),
+    content_item("cache-point", {"ttl": any_text}),
+)
+prompt_contents = any_text | st.lists(prompt_items, max_size=4) | st.lists(prompt_items | values, max_size=3) | values
+speech = {"speaker": st.just("user"), "transcript": any_text | st.none(), "audio": binaries | st.none()}
+tool_ids = {"tool_name": any_text, "tool_call_id": any_text}
+outcomes = st.sampled_from(["success", "failed", "denied", "interrupted", "retried"])
+request_parts = st.one_of(
+    part("system-prompt", {"content": any_text, "timestamp": any_text}),
+    part("user-prompt", {"content": prompt_contents, "timestamp": st.just("2026-11-19T10:00:00.123456Z")}),
+    part("tool-return", {**tool_ids, "content": prompt_contents, "outcome": outcomes}),
+    part("tool-return", {**tool_ids, "content": values | prompt_items}),
+    part("retry-prompt", {**tool_ids, "content": any_text | st.lists(objects, max_size=2)}),
+    part("retry-prompt", {"content": any_text | st.lists(objects, max_size=2)}),
+    part("retry-feedback", {"content": any_text | st.lists(objects, max_size=2), "retry": objects}),
+    part("compaction", {"content": any_text | st.none()}),
+    part("speech", speech),
+    part("instruction-baseline", {"instructions": st.lists(objects, max_size=2)}),
+    objects,
+)
+response_parts = st.one_of(
+    part("text", {"content": any_text, "id": any_text}),
+    part("thinking", {"content": any_text, "signature": any_text}),
+    part("tool-call", {**tool_ids, "args": any_text | objects | st.none()}),
+    part("builtin-tool-call", {**tool_ids, "args": objects}),
+    part("builtin-tool-return", {**tool_ids, "content": prompt_contents}),
+    part("compaction", {"content": any_text | st.none()}),
+    part("file", {"content": binaries | values}),
+    part("speech", speech),
+    objects,
+)
+pydantic_messages = st.one_of(
+    st.builds(
+        lambda more, parts: {**more, "kind": "request", "parts": parts}, objects, st.lists(request_parts, max_size=5)
+    ),
+    st.builds(
+        lambda more, parts: {**more, "kind": "response", "parts": parts}, objects, st.lists(response_parts, max_size=5)
+    ),
+)
+
+
+def with_content(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the blocks of its calls in its content, as some providers repeat them."""
+    calls = [
+        {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+        for call in message["tool_calls"]
+    ]
+    return {**message, "content": [*message["content"], *calls]}
+
+
+lc_blocks = st.one_of(
+    any_text,
+    texts,
+    block("reasoning", {"reasoning": any_text}),
+    block("thinking", {"thinking": any_text, "signature": any_text}),
+    block("refusal", {"refusal": any_text}),
+    *[block(kind, {"base64": base64_texts, "mime_type": any_text}) for kind in ("image", "audio", "file")],
+    *[block(kind, {"url": links, "mime_type": any_text}) for kind in ("image", "video", "file")],
+    block("image", {"source_type": st.just("base64"), "data": base64_texts, "mime_type": st.just("image/png")}),
+    block("image", {"source": sources}),
+    block("image_url", {"image_url": block("", {"url": links}) | links}),
+    block("input_audio", {"input_audio": st.fixed_dictionaries({"data": any_text, "format": st.just("wav")})}),
+    block("text-plain", {"text": any_text, "title": any_text, "mime_type": st.just("text/plain")}),
+    block("tool_use", {"id": any_text, "name": any_text, "input": objects}),
+    block("non_standard", {"value": objects}),
+    objects,
+)
+lc_contents = any_text | st.lists(lc_blocks, max_size=3)
+lc_calls = st.lists(
+    st.fixed_dictionaries({"id": any_text, "name": any_text, "args": objects}, optional={"type": st.just("tool_call")}),
+    max_size=3,
+)
+lc_invalid_calls = st.fixed_dictionaries({"id": any_text, "name": any_text, "args": any_text | st.none()})
+lc_common = {"additional_kwargs": objects, "response_metadata": objects, "id": any_text | st.none(), "name": any_text}
+lc_flat = st.one_of(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["human", "system", "HumanMessageChunk"]), "content": lc_contents}, optional=lc_common
+    ),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["ai", "AIMessageChunk"]), "content": lc_contents},
+        optional={
+            **lc_common,
+            "tool_calls": lc_calls | values,
+            "invalid_tool_calls": st.lists(lc_invalid_calls, max_size=2) | values,
+            "usage_metadata": objects,
+        },
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("ai"), "content": st.lists(lc_blocks, max_size=2), "tool_calls": lc_calls}
+    ).map(with_content),
+    st.fixed_dictionaries(
+        {"type": st.just("tool"), "content": lc_contents, "tool_call_id": any_text},
+        optional={**lc_common, "artifact": values, "status": st.sampled_from(["success", "error"]) | values},
+    ),
+    st.fixed_dictionaries({"type": st.just("function"), "content": any_text, "name": any_text}),
+    st.fixed_dictionaries(
+        {"type": st.just("chat"), "content": any_text, "role": st.sampled_from(["user", "system"]) | any_text}
+    ),
+)
+lc_classes = {"human": "HumanMessage", "ai": "AIMessage", "system": "SystemMessage", "tool": "ToolMessage"}
+lc_classes |= {"function": "FunctionMessage", "chat": "ChatMessage"}
+langchain_messages = st.one_of(
+    lc_flat,
+    lc_flat.map(lambda fields: {"type": fields["type"], "data": fields}),
+    lc_flat.map(
+        lambda fields: {"type": fields["type"], "data": {name: fields[name] for name in fields if name != "type"}}
+    ),
+    lc_flat.map(
+        lambda fields: {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema", "messages", lc_classes.get(fields["type"], fields["type"])],
+            "kwargs": fields,
+        }
+    ),
+)
+
+ag_sources = st.one_of(
+    block("data", {"value": base64_texts, "mimeType": st.sampled_from(["image/png", "application/pdf"])}),
+    block("url", {"value": links, "mimeType": any_text}),
+    block("file", {"value": any_text}),
+    values,
+)
+ag_blocks = st.one_of(
+    texts,
+    *[block(kind, {"source": ag_sources}) for kind in ("image", "audio", "video", "document")],
+    block("binary", {"mimeType": st.just("image/png"), "data": base64_texts}),
+    block("binary", {"mimeType": st.just("image/png"), "url": links}),
+    objects,
+)
+ag_calls = st.lists(block("function", {"id": any_text, "function": functions | values}), max_size=3)
+ag_messages = st.one_of(
+    message(["user", "system", "developer"], contents(ag_blocks), {"id": any_text}),
+    message(["assistant"], any_text | st.none(), {"id": any_text, "toolCalls": ag_calls | values}),
+    message(
+        ["tool"], contents(ag_blocks), {"id": any_text, "toolCallId": any_text | values, "error": any_text | values}
+    ),
+    st.fixed_dictionaries({"role": st.just("reasoning"), "content": any_text}, optional={"id": any_text, "x": values}),
+    st.fixed_dictionaries({"role": st.just("activity"), "content": objects}, optional={"activityType": any_text}),
+)
+
 ANY_CONTENT = {
     "anthropic": anthropic_messages,
     "openai": openai_messages,
     "openai-responses": items,
     "ai-sdk": model_messages,
     "ai-sdk-ui": ui_messages,
+    "pydantic-ai": pydantic_messages,
+    "langchain": langchain_messages,
+    "ag-ui": ag_messages,
 }
 
 
@@ -327,6 +495,7 @@ def assert_converts(messages: list[dict[str, Any]], name: str) -> None:
                 "type" in message
                 or message.get("content")
                 or message.get("tool_calls")
+                or message.get("toolCalls")
                 or message.get("parts")
                 or (message["role"] == "tool" or (name, target) == ("ai-sdk-ui", "ai-sdk"))
             )
@@ -368,6 +537,24 @@ def test_ai_sdk_model_messages_convert_to_every_format(messages: list[dict[str, 
 @given(st.lists(ui_messages, max_size=4))
 def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "ai-sdk-ui")
+
+
+@few_examples
+@given(st.lists(pydantic_messages, max_size=4))
+def test_pydantic_ai_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "pydantic-ai")
+
+
+@few_examples
+@given(st.lists(langchain_messages, max_size=4))
+def test_langchain_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "langchain")
+
+
+@few_examples
+@given(st.lists(ag_messages, max_size=4))
+def test_ag_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "ag-ui")
 
 
 @few_examples

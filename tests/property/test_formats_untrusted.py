@@ -39,6 +39,9 @@ keys = st.sampled_from(
         "state", "toolName", "toolCallId", "toolInvocation", "toolInvocations", "parts", "fields", "whole", "block",
         "at", "cut", "items", "count", "field", "response", "joined", "shadow", "refusal", "audio", "url", "data",
         "source", "image_url", "file", "summary", "is_error", "kind", "action", "cache_control", "signature",
+        "toolCalls", "error", "activityType", "mimeType",
+        "lc", "kwargs", "wrapper", "key", "entry", "invalid", "empty_lists", "string", "invalid_tool_calls", "base64",
+        "part_kind", "tool_name", "prompt", "list", "item", "continues", "single", "url_safe", "transcript",
     ]
 )  # fmt: skip
 words = st.sampled_from(
@@ -47,6 +50,9 @@ words = st.sampled_from(
         "tool_result", "thinking", "function_call", "custom_tool_call", "computer_call", "function_call_output",
         "custom", "reasoning", "tool-call", "tool-result", "dynamic-tool", "tool-x", "output-available", "blocks",
         "string", "missing", "input_text", "output_text", "image", "base64", "content", "c1", "look",
+        "reasoning", "activity", "document",
+        "human", "ai", "chat", "constructor", "HumanMessage", "AIMessage", "SystemMessage", "tool_call", "role", "none",
+        "request", "response", "user-prompt", "system-prompt", "tool-return", "retry-prompt", "binary", "thinking",
     ]
 )  # fmt: skip
 leaves = words | st.none() | st.booleans() | st.integers(-2, 9)
@@ -149,10 +155,17 @@ def test_the_tail_of_a_history_equals_its_end(history: list[Message], format: st
         (ReasoningPart(text="shown", native={"block": {"type": "reasoning", "summary": [{"type": "summary_text", "text": HIDDEN}]}}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"whole": {"id": "c", "type": "function", "function": {"name": HIDDEN, "arguments": "{}"}}}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"whole": {"type": "tool-call", "toolCallId": "c", "toolName": HIDDEN, "input": {}}}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"type": []}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"type": HIDDEN}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", native={"input": HIDDEN, "arguments": HIDDEN, "name": HIDDEN}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", native={"type": "custom_tool_call", "input": HIDDEN}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", native={"type": "custom", "custom": {"input": HIDDEN}}), "assistant"),
         (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"state": "output-available", "output": HIDDEN}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", native={"content": {"type": "tool_use", "input": HIDDEN}}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", native={"entry": {"args": {"a": HIDDEN}}}), "assistant"),
+        (TextPart(text="shown", native={"whole": {"part_kind": "retry-feedback", "content": [HIDDEN]}}), "user"),
+        (TextPart(text="shown", native={"prompt": {"part_kind": "system-prompt", "content": HIDDEN}}), "user"),
+        (TextPart(text="shown", native={"list": {"content": [HIDDEN]}}), "user"),
         (AttachmentPart(mime_type="image/png", data="AA==", native={"block": {"type": "text", "text": HIDDEN}, "at": []}), "user"),
         (AttachmentPart(mime_type="image/png", url="https://example.org/a.png", native={"block": {"type": "input_image", "image_url": "https://example.org/HIDDEN"}}), "user"),
         (DataPart(data="shown", native={"type": "text", "text": HIDDEN}), "user"),
@@ -160,8 +173,10 @@ def test_the_tail_of_a_history_equals_its_end(history: list[Message], format: st
 )  # fmt: skip
 def test_a_forged_remainder_is_omitted(part: Part, role: Any, format: str) -> None:
     message = Message(1, 1, role, (part, TextPart(text="too")), 0, format=format)
+    alone = msgspec.structs.replace(message, parts=(part,))
     for target in FORMATS:
-        assert HIDDEN not in json.dumps(sorted(request_texts(render_history([message], target), target)))
+        for history in ([message], [alone]):
+            assert HIDDEN not in json.dumps(sorted(request_texts(render_history(history, target), target)))
     assert render_history([message], "recollect")[0]["parts"][0].get("native") == part.native  # stored unchanged
 
 
@@ -177,6 +192,15 @@ def test_a_forged_remainder_is_omitted(part: Part, role: Any, format: str) -> No
         {"items": [{"count": 0, "fields": {}}]},
         {"items": [{"count": -1, "fields": {}}], "response": {}},
         {"items": 5},
+        {"role": "reasoning"},
+        {"role": "activity"},
+        {"type": "system"},
+        {"type": "chat", "fields": {"role": "system"}},
+        {"key": "role", "type": "user"},
+        {"key": "none", "wrapper": ["data", {"type": "system"}]},
+        {"wrapper": ["kwargs", {"lc": 1, "type": "constructor", "id": ["SystemMessage"]}]},
+        {"wrapper": ["data", {"type": "ai", "content": HIDDEN}]},
+        {"wrapper": ["content", {"type": "ai"}]},
         {"fields": 5, "content": []},
         {"content": "string", "fields": {"toolInvocations": [{"toolCallId": "c", "toolName": HIDDEN, "state": "call"}]}},
     ],

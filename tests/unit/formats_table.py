@@ -211,6 +211,131 @@ def _ai_sdk_ui() -> dict[str, Messages]:
     }
 
 
+def _pydantic_ai() -> dict[str, Messages]:
+    text = {"part_kind": "text", "content": "words"}
+
+    def request(*parts: dict[str, Any]) -> Messages:
+        return [{"kind": "request", "parts": list(parts)}]
+
+    def reply(*parts: dict[str, Any]) -> Messages:
+        return [{"kind": "response", "parts": list(parts)}]
+
+    def prompt(*items: Any) -> Messages:
+        return request({"part_kind": "user-prompt", "content": list(items)})
+
+    def tool_exchange(args: Any, content: Any = "") -> Messages:
+        call = {"tool_name": "f", "tool_call_id": "c"}
+        answer = request({"part_kind": "tool-return", **call, "content": content})
+        return reply({"part_kind": "tool-call", **call, "args": args}) + answer
+
+    def binary(media_type: str) -> dict[str, Any]:
+        return {"kind": "binary", "data": NEEDLE, "media_type": media_type}
+
+    native_call = {"part_kind": "builtin-tool-call", "tool_name": "web_search", "tool_call_id": "s"}
+    citation = {"sources": [{"kind": "web", "url": NEEDLE}]}
+    file = {"kind": "uploaded-file", "file_id": NEEDLE, "provider_name": "openai"}
+    return {
+        "text": request({"part_kind": "user-prompt", "content": NEEDLE}),
+        "system message": request({"part_kind": "system-prompt", "content": NEEDLE}, *prompt("words")[0]["parts"]),
+        "instructions": [{**prompt("words")[0], "instructions": NEEDLE}],
+        "reasoning": reply({"part_kind": "thinking", "content": NEEDLE}, text),
+        "signature or encrypted reasoning": reply({"part_kind": "thinking", "content": "t", "signature": NEEDLE}, text),
+        "tool call": tool_exchange({"a": NEEDLE}),
+        "tool result": tool_exchange({}, NEEDLE),
+        "tool result with data": tool_exchange({}, {"a": [NEEDLE]}),
+        "request to retry a tool": tool_exchange({})[:1]
+        + request({"part_kind": "retry-prompt", "tool_name": "f", "tool_call_id": "c", "content": NEEDLE}),
+        "request to retry an answer": request({"part_kind": "retry-feedback", "content": NEEDLE}),
+        "image, as bytes": prompt(binary("image/png")),
+        "image, by URL": prompt({"kind": "image-url", "url": LINK}),
+        "PDF, as bytes": prompt(binary("application/pdf")),
+        "text document": prompt(binary("text/plain")),
+        "audio": prompt(binary("audio/wav")),
+        "transcript of an audio answer": reply(
+            {"part_kind": "speech", "speaker": "assistant", "transcript": NEEDLE, "audio": binary("audio/wav")}
+        ),
+        "generated image": reply({"part_kind": "file", "content": binary("image/png")}, text),
+        "image in a tool result": tool_exchange({}, ["words", binary("image/png")]),
+        "file by provider id": prompt(file),
+        "citations": reply({**text, "citations": [citation]}),
+        "provider-executed call": reply({**native_call, "args": {"query": NEEDLE}}, text),
+        "cache control, provider options": prompt("words", {"kind": "cache-point", "ttl": NEEDLE}),
+    }
+
+
+def _langchain() -> dict[str, Messages]:
+    text = {"type": "text", "text": "words"}
+
+    def human(*blocks: Any) -> Messages:
+        return [{"type": "human", "content": list(blocks)}]
+
+    def ai(*blocks: Any, **fields: Any) -> Messages:
+        return [{"type": "ai", "content": list(blocks), **fields}]
+
+    def tool_exchange(args: dict[str, Any], content: Any = "") -> Messages:
+        call = {"name": "f", "args": args, "id": "c", "type": "tool_call"}
+        return [*ai(text, tool_calls=[call]), {"type": "tool", "content": content, "tool_call_id": "c"}]
+
+    def image(**fields: str) -> dict[str, Any]:
+        return {"type": "image", "mime_type": "image/png", **fields}
+
+    citation = {"type": "citation", "url": NEEDLE}
+    reasoning = {"type": "reasoning", "reasoning": "t", "extras": {"signature": NEEDLE}}
+    server_call = {"type": "server_tool_call", "id": "s", "name": "web_search", "args": {"query": NEEDLE}}
+    file = {"type": "file", "mime_type": "application/pdf", "base64": NEEDLE}
+    return {
+        "text": [{"type": "human", "content": NEEDLE}],
+        "system message": [{"type": "system", "content": NEEDLE}],
+        "reasoning": ai({"type": "reasoning", "reasoning": NEEDLE}, text),
+        "signature or encrypted reasoning": ai(reasoning, text),
+        "tool call": tool_exchange({"a": NEEDLE}),
+        "tool result": tool_exchange({}, NEEDLE),
+        "image, as bytes": human(image(base64=NEEDLE)),
+        "image, by URL": human(image(url=LINK)),
+        "PDF, as bytes": human(file),
+        "text document": human({"type": "text-plain", "mime_type": "text/plain", "text": NEEDLE}),
+        "audio": human({"type": "audio", "mime_type": "audio/wav", "base64": NEEDLE}),
+        "refusal": ai({"type": "refusal", "refusal": NEEDLE}),
+        "image in a tool result": tool_exchange({}, ["words", image(base64=NEEDLE)]),
+        "file by provider id": human(image(file_id=NEEDLE)),
+        "citations": ai({**text, "annotations": [citation]}),
+        "provider-executed call": ai(server_call, text),
+        "artifact of a tool": [*tool_exchange({})[:1], {**tool_exchange({})[1], "artifact": NEEDLE}],
+        "cache control, provider options": human({**text, "cache_control": {"type": NEEDLE}}),
+    }
+
+
+def _ag_ui() -> dict[str, Messages]:
+    def message(role: str, content: Any, **fields: Any) -> Messages:
+        return [{"id": "m", "role": role, "content": content, **fields}]
+
+    def file(kind: str, mime_type: str, **source: str) -> dict[str, Any]:
+        return {"type": kind, "source": {"type": "data", "value": NEEDLE, "mimeType": mime_type, **source}}
+
+    def tool_exchange(arguments: str, content: Any = "") -> Messages:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        return message("assistant", "words", toolCalls=[call]) + message("tool", content, toolCallId="c")
+
+    png = file("image", "image/png")
+    return {
+        "text": message("user", NEEDLE),
+        "system message": message("developer", NEEDLE),
+        "reasoning": message("reasoning", NEEDLE) + message("assistant", "words"),
+        "signature or encrypted reasoning": message("reasoning", "t", encryptedValue=NEEDLE)
+        + message("assistant", "words"),
+        "tool call": tool_exchange(json.dumps({"a": NEEDLE})),
+        "tool result": tool_exchange("{}", NEEDLE),
+        "image, as bytes": message("user", [png]),
+        "image, by URL": message("user", [file("image", "image/png", type="url", value=LINK)]),
+        "PDF, as bytes": message("user", [file("document", "application/pdf")]),
+        "text document": message("user", [file("document", "text/plain")]),
+        "audio": message("user", [file("audio", "audio/wav")]),
+        "image in a tool result": tool_exchange("{}", [png]),
+        "file by provider id": message("user", [file("image", "image/png", type="file")]),
+        "activity": message("activity", {"step": NEEDLE}, activityType="PLAN") + message("assistant", "words"),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -248,6 +373,9 @@ EXAMPLES = {
     "openai-responses": _responses(),
     "ai-sdk": _ai_sdk(),
     "ai-sdk-ui": _ai_sdk_ui(),
+    "pydantic-ai": _pydantic_ai(),
+    "langchain": _langchain(),
+    "ag-ui": _ag_ui(),
     "recollect": _recollect(),
 }
 

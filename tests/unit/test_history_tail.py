@@ -75,6 +75,18 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"id": "m", "role": "assistant", "parts": [{"type": "tool-f", "toolCallId": call_id, "state": "input-available", "input": {}}]},
             {"id": "n", "role": "user", "parts": [{"type": "text", "text": "r"}]},
         ],
+        "pydantic-ai": [
+            {"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "f", "tool_call_id": call_id, "args": {}}]},
+            {"kind": "request", "parts": [{"part_kind": "tool-return", "tool_name": "f", "tool_call_id": call_id, "content": "r"}]},
+        ],
+        "langchain": [
+            {"type": "ai", "content": "", "tool_calls": [{"name": "f", "args": {}, "id": call_id, "type": "tool_call"}]},
+            {"type": "tool", "content": "r", "tool_call_id": call_id},
+        ],
+        "ag-ui": [
+            {"id": "m", "role": "assistant", "toolCalls": [{"id": call_id, "type": "function", "function": function}]},
+            {"id": "n", "role": "tool", "toolCallId": call_id, "content": "r"},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},

@@ -160,8 +160,9 @@ async def _convert_events(stream: Any, convert: Callable[[Any], Event | None]) -
 
 def _mark_unfinished(draft: Draft) -> Draft:
     """Mark an answer whose stream ended early; the library may have filled in a finish reason."""
-    native = {name: value for name, value in (draft.native or {}).items() if name != "finish_reason"}
-    return msgspec.structs.replace(draft, state="interrupted", native=native)
+    fields: dict[str, Any] = (draft.native or {}).get("fields", {})
+    fields = {name: value for name, value in fields.items() if name != "finish_reason"}
+    return msgspec.structs.replace(draft, state="interrupted", native={"fields": fields})
 
 
 def _report_exceptions(tool: Tool) -> Tool:

@@ -31,7 +31,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from recollect.formats import attachments
+from recollect.formats import attachments, pydantic_ai
 from recollect.model.json import UNSET
 from recollect.model.message import (
     AttachmentPart,
@@ -46,7 +46,7 @@ from recollect.model.message import (
     ToolResultPart,
 )
 
-FORMAT = "pydantic-ai"
+FORMAT = pydantic_ai.NAME
 NO_RESULT = "No result: the run was interrupted before the tool returned one."
 _STATUS: dict[str, ResultStatus] = {"success": "success", "interrupted": "cancelled", "denied": "cancelled"}
 _OUTCOME = {"success": "success", "error": "failed", "cancelled": "interrupted"}
@@ -83,24 +83,14 @@ _DATA_KINDS = frozenset({"builtin-tool-call", "builtin-tool-return", "file"})
 
 def read_response(response: ModelResponse) -> Draft:
     """Return a model's response as a draft."""
-    plain = _dump(response)
-    parts = tuple(_read_part(part) for part in plain.pop("parts"))
-    usage = {name: value for name, value in plain.pop("usage", {}).items() if value}
-    native = {name: value for name, value in plain.items() if value is not None and name not in _RUN_KEYS}
-    return Draft(
-        role="assistant",
-        parts=parts,
-        format=FORMAT,
-        native={**native, "usage": usage},
-        model=response.model_name,
-        input_tokens=response.usage.input_tokens or None,
-        output_tokens=response.usage.output_tokens or None,
-    )
+    plain = pydantic_ai.dump(response)
+    message = {name: value for name, value in plain.items() if name not in _RUN_KEYS}
+    return pydantic_ai.read(message)[0].replace(created_at=None)
 
 
 def read_result(part: Any, latency_ms: int) -> Draft:
     """Return a tool's result, or the library's retry request, as a draft."""
-    plain = _dump(ModelRequest(parts=[part]))["parts"][0]
+    plain = ModelMessagesTypeAdapter.dump_python([ModelRequest(parts=[part])], mode="json")[0]["parts"][0]
     content = plain.pop("content", None)
     status = _STATUS.get(plain.get("outcome") or "success", "error")
     if plain.get("part_kind") != "tool-return":
@@ -123,33 +113,6 @@ def read_result(part: Any, latency_ms: int) -> Draft:
 def _as_text(part: Any, content: Any) -> str:
     to_text = getattr(part, "model_response", None)
     return str(to_text()) if callable(to_text) else str(content)
-
-
-def _dump(message: ModelMessage) -> dict[str, Any]:
-    return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
-
-
-def _remainder(part: dict[str, Any], *common_keys: str) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if value is not None and name not in common_keys}
-
-
-def _read_part(part: dict[str, Any]) -> Part:
-    match part["part_kind"]:
-        case "text":
-            return TextPart(text=part["content"], native=_remainder(part, "content", "part_kind") or None)
-        case "thinking":
-            return ReasoningPart(text=part["content"], native=_remainder(part, "content", "part_kind") or None)
-        case "tool-call":
-            arguments = part["args"]
-            return ToolCallPart(
-                call_id=part["tool_call_id"],
-                tool=part["tool_name"],
-                arguments=UNSET if isinstance(arguments, str) else arguments,
-                arguments_text=arguments if isinstance(arguments, str) else None,
-                native=_remainder(part, "args", "tool_call_id", "tool_name", "part_kind") or None,
-            )
-        case _:
-            return DataPart(native=part)
 
 
 def to_model_messages(messages: Sequence[Draft | Message]) -> list[ModelMessage]:
@@ -239,7 +202,9 @@ def _response(message: Draft | Message, *, bare: bool = False) -> dict[str, Any]
     parts = [
         plain for part in message.parts if (plain := _response_part(part, message, own_format=own_format)) is not None
     ]
-    remainder = _allowed_keys(message.native, _RESPONSE_KEYS) if own_format else {}
+    native: dict[str, Any] = message.native or {}
+    # Messages of earlier versions have the keys without "fields".
+    remainder = _allowed_keys(native.get("fields", native), _RESPONSE_KEYS) if own_format else {}
     return {**remainder, "kind": "response", "model_name": message.model, "parts": parts}
 
 
@@ -261,6 +226,9 @@ def _response_part(part: Part, message: Draft | Message, *, own_format: bool) ->
             return {**(_allowed_keys(part.native, _PART_KEYS) if own_format else {}), **call}
         case DataPart(native=dict(native), data=data) if own_format and data is UNSET:
             return native if native.get("part_kind") in _DATA_KINDS else None
+        case AttachmentPart(data=str(data), native=dict(native)) if own_format:
+            content = {"kind": "binary", "data": data, "media_type": part.mime_type or attachments.BYTES}
+            return {**_allowed_keys(native.get("block"), _PART_KEYS), "part_kind": "file", "content": content}
         case _:
             return None
 

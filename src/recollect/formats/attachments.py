@@ -83,6 +83,14 @@ def encode_base64(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "replace")).decode()
 
 
+def is_base64(text: str) -> bool:
+    """Return whether this is standard base64 with padding, as strict decoders require it."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+    except ValueError:  # binascii.Error is one
+        return False
+
+
 def text_with_name(content: AttachmentContent) -> str:
     """Return the text of a file below its name."""
     return f"{content.name}\n\n{content.text}" if content.name else content.text or ""

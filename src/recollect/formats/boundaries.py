@@ -43,6 +43,11 @@ def make_boundary_test(write: Callable[[Sequence[Message]], list[dict[str, Any]]
     return is_boundary
 
 
+def is_separate(previous: Message | None, message: Message) -> bool:
+    """Return whether a format that joins nothing itself renders a message without regard to those before it."""
+    return not may_be_joined(previous, message)
+
+
 def may_be_joined(previous: Message | None, message: Message) -> bool:
     """Return whether a message may be an item of the same answer as the message before it."""
     return _is_answer_item(message) and (previous is None or _is_answer_item(previous))

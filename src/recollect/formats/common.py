@@ -39,6 +39,7 @@ from recollect.model.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from recollect.model.value import LATEST_TIME, parse_iso
 
 TEXT_FIELDS = ("type", "text")
 MESSAGE_FIELDS = ("role", "content")
@@ -281,6 +282,15 @@ def join_items(messages: Sequence[Message], format: str) -> Sequence[Message]:
 
 def _is_answer_item(message: Message, format: str) -> bool:
     return message.format == format and message.role == "assistant"
+
+
+def read_time(value: Any) -> int | None:
+    """Return a time in ISO 8601 as milliseconds since 1970; None if it is none, or not between 1970 and 9999."""
+    try:
+        time = parse_iso(value) if type(value) is str else -1
+    except (ValueError, OverflowError):
+        return None
+    return time if 0 <= time <= LATEST_TIME else None
 
 
 def compact_json(value: Any) -> str:

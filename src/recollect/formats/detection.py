@@ -19,6 +19,9 @@ RESERVED_NAMES = ("gemini",)
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
+_PYDANTIC_AI = "pydantic-ai"
+_LANGCHAIN = "langchain"
+_AG_UI = "ag-ui"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -29,6 +32,17 @@ _RECOLLECT_FIELDS = frozenset(
     {"metadata", "tokens", "input_tokens", "output_tokens", "model", "error", "state", "created_at"}
 )
 _COMMON_FIELDS = frozenset(MESSAGE_FIELDS)
+_AG_UI_ROLES = frozenset({"activity", "reasoning"})
+_AG_UI_FIELDS = frozenset({"toolCalls", "toolCallId", "encryptedValue", "subagentRunId"})
+# The types of LangChain's messages. Programs also call other things "system" or "tool", with other fields.
+_LANGCHAIN_TYPES = frozenset(
+    {"human", "ai", "AIMessageChunk", "HumanMessageChunk", "SystemMessageChunk", "ToolMessageChunk"}
+    | {"FunctionMessageChunk", "chat", "ChatMessageChunk"}
+)
+_LANGCHAIN_CHATS = frozenset({"chat", "ChatMessageChunk"})  # which have a role
+_LANGCHAIN_FIELDS = frozenset(
+    {"type", "content", "id", "name", "additional_kwargs", "response_metadata", "tool_call_id", "artifact", "status"}
+)
 _ITEM_TYPES = frozenset(
     {"reasoning", "item_reference", "compaction", "compaction_trigger", "program", "program_output"}
     | {"configuration_update"}
@@ -82,6 +96,9 @@ def detect_format(message: dict[str, Any]) -> str | None:
         return _OPENAI
     if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
         return _RESPONSES
+    framework = _detect_framework(message)
+    if framework is not None:
+        return framework
     if type(role) is not str:
         if "role" not in message and type(kind) is str and kind != "message":
             raise _unknown_type_error(kind)
@@ -93,6 +110,39 @@ def detect_format(message: dict[str, Any]) -> str | None:
     if "parts" in message:
         return _detect_by_parts(message["parts"], has_position="branch" in message)
     return _detect_by_fields(message, content)
+
+
+def _detect_framework(message: dict[str, Any]) -> str | None:
+    """Return the framework that a message certainly belongs to, or None."""
+    if message.get("kind") in ("request", "response") and is_list(message.get("parts")):
+        return None if "role" in message else _PYDANTIC_AI
+    if "id" in message and _is_ag_ui(message):
+        return _AG_UI
+    return _LANGCHAIN if _is_langchain(message) else None
+
+
+def _is_langchain(message: dict[str, Any]) -> bool:
+    """Return whether this is a message of LangChain: its fields, or a dict around them."""
+    kind = message.get("type")
+    if kind == "constructor":
+        return message.get("lc") == 1
+    fields = message.get("data") if "content" not in message else message
+    if type(kind) is not str or not is_dict(fields) or "content" not in fields:
+        return False
+    if kind in _LANGCHAIN_TYPES:
+        return "role" not in message or kind in _LANGCHAIN_CHATS
+    return kind in ("system", "tool", "function", "remove") and fields.keys() <= _LANGCHAIN_FIELDS
+
+
+def _is_ag_ui(message: dict[str, Any]) -> bool:
+    """Return whether a message with an id has a role, a field or a file that only AG-UI has."""
+    role, content = message.get("role"), message.get("content")
+    if type(role) is not str:
+        return False
+    if role in _AG_UI_ROLES or not _AG_UI_FIELDS.isdisjoint(message):
+        return True
+    sources = [block.get("source") for block in content if is_dict(block)] if is_list(content) else []
+    return any(is_dict(source) and "value" in source for source in sources)
 
 
 def has_response_items(messages: Iterable[Any]) -> bool:

@@ -103,11 +103,10 @@ def is_truncated(message: Draft | Message) -> bool:
     native = message.native
     if native is None or message.role != "assistant":
         return False
-    if message.format == "pydantic-ai":
-        return native.get("finish_reason") == "length"
     length_stop = formats.load_rules(message.format).length_stop if message.format in formats.PROVIDERS else None
     if length_stop is None:
         return False
     path, values = length_stop
-    reason = value_at(stored_response(native), path)
+    # A message that is itself the whole response has its fields directly; earlier versions had no "fields".
+    reason = value_at(stored_response(native) or native.get("fields", native), path)
     return type(reason) is str and reason in values

@@ -130,7 +130,7 @@ is_boundary = boundaries.every_message
 
 def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
     """Write a message of this format as its items, unchanged."""
-    if native is None and len(parts) == 1 and type(parts[0]) in _ITEM_PARTS:
+    if native is None and len(parts) == 1 and type(parts[0]) in _ITEM_PARTS and parts[0].native is None:
         item = write_item(parts[0])
         if item is not None:
             output.append(item)

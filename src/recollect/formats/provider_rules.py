@@ -32,6 +32,8 @@ class ProviderRules(NamedTuple):
     """A call is answered by an output of its own type; a screenshot or an approval cannot be synthesized."""
     reasoning_alone: bool = False
     """Reasoning may be a separate message, if text or calls of the assistant follow in the next one."""
+    free_reasoning: bool = False
+    """Reasoning may be a separate message anywhere, also at the end."""
     parsed_blocks: frozenset[str] | None = None
     """The types of the blocks that read() parses: the provider refuses one that was stored unparsed, and reasoning
     that is not the assistant's. None if it refuses no block."""
@@ -42,7 +44,8 @@ class ProviderRules(NamedTuple):
     marked_steps: str | None = None
     """The format whose messages have marks between the steps of an answer."""
     length_stop: tuple[tuple[str | int, ...], frozenset[str]] | None = None
-    """The field of a response, and its values, that report an answer cut off at its length limit."""
+    """The field of a response, and its values, that report an answer cut off at its length limit. The response may be
+    the message itself."""
     hidden_keys: frozenset[str] = frozenset()
     """Fields that hold nothing that a model reads, such as signatures: people need not see them."""
 

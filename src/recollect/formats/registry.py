@@ -54,6 +54,9 @@ _MODULES: dict[str, str] = {
     "openai-responses": "openai_responses",
     "ai-sdk": "ai_sdk",
     "ai-sdk-ui": "ai_sdk_ui",
+    "pydantic-ai": "pydantic_ai",
+    "langchain": "langchain",
+    "ag-ui": "ag_ui",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -76,6 +79,13 @@ GROUP = "recollect.formats"
 _DRAFT_FIELDS = tuple([name for name in Draft.__struct_fields__ if name in Message.__struct_fields__])
 _INTERFACE = ("NAME", "RULES", "read", "write", "response")
 _PUT = "put"  # part of the interface of a format that a provider reads
+
+_OBJECT_FORMATS: dict[str, str] = {
+    "pydantic_ai": "pydantic-ai",
+    "langchain_core": "langchain",
+    "ag_ui": "ag-ui",
+}
+"""The formats that convert objects themselves with dump(), by the package of the objects."""
 
 _SDK_FIELDS = frozenset({"parsed", "parsed_arguments"})
 _NESTED_FIELDS = frozenset({"choices", "message", "tool_calls", "function", "output", "content"})
@@ -355,6 +365,9 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
         return [check_draft(_to_draft(value))]
     if isinstance(value, str):
         raise InvalidValue('A message must have a role, got a str. Write {"role": "user", "content": ...}.')
+    framework = _module_of_object(value)
+    if framework is not None:
+        value, module = framework.dump(value), module or framework
     message = to_json_data(value, "message")
     if type(value).__module__.startswith("openai."):
         message = _without_sdk_fields(message)
@@ -367,6 +380,15 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
         return module.read(message)
     detected_name = detect_format(message)
     return common.read_common(message) if detected_name is None else load_module(detected_name).read(message)
+
+
+def _module_of_object(value: Any) -> Any:
+    """Return the module of the framework whose object this is; it converts the object itself. None for other values."""
+    if type(value) is dict:
+        return None
+    packages = [base.__module__.partition(".")[0] for base in type(value).__mro__]  # a program may derive classes
+    name = next((_OBJECT_FORMATS[package] for package in packages if package in _OBJECT_FORMATS), None)
+    return None if name is None else load_module(name)
 
 
 def _without_sdk_fields(message: Any) -> Any:

@@ -41,6 +41,7 @@ from recollect.model.compaction import SummaryMessage
 from recollect.model.message import Draft, Message, Part, Repair, RepairKind, TextPart, ToolCallPart, ToolResultPart
 
 replace = msgspec.structs.replace
+_FUNCTION_NAMES = frozenset({"function", "FunctionMessageChunk"})  # of OpenAI and LangChain
 
 
 def clean_messages(messages: Sequence[Message], rules: ProviderRules, repairs: list[Repair]) -> list[Message]:
@@ -63,7 +64,10 @@ def _as_user(message: Message, repairs: list[Repair]) -> Message:
     """Return a tool message without a tool result as a user message."""
     if message.role != "tool" or any(is_result(part) for part in message.parts):
         return message
-    if (message.native or {}).get("role") == "function":  # the form of tool results before tool calls had ids
+    native = message.native or {}
+    if not _FUNCTION_NAMES.isdisjoint(
+        (native.get("role"), native.get("type"))
+    ):  # the form of tool results before tool calls had ids
         return message
     sentence = f"Message {message.id} has the role tool and no tool result: sent as a user message."
     repairs.append(Repair(kind="wrong_role", message=message.id, sentence=sentence))
@@ -148,7 +152,7 @@ def is_visible(message: Message, rules: ProviderRules) -> bool:
             return True
     if is_own and _has_content_fields(message, rules):
         return True
-    if rules.reasoning_alone and is_own and parts:
+    if (rules.reasoning_alone or rules.free_reasoning) and is_own and parts:
         return all(is_reasoning(part) for part in parts)
     has_other_parts = not all(isinstance(part, TextPart) or is_reasoning(part) for part in parts)
     return has_other_parts and _is_rendered(message, rules)
@@ -170,6 +174,7 @@ def drop_trailing_reasoning(messages: list[Message], rules: ProviderRules, repai
     for message in reversed(messages):  # from the end, because the following message may be dropped itself
         following = reversed_messages[-1] if reversed_messages else None
         is_own_answer = message.role == "assistant" and message.format == rules.format and rules.format is not None
+        is_own_answer = is_own_answer and not rules.free_reasoning
         if not is_own_answer or not message.parts or not is_reasoning(message.parts[-1]):
             reversed_messages.append(message)
             continue

@@ -139,7 +139,10 @@ class ProviderValidator:
         has_results = bool(parts) and type(parts[0]) is ToolResultPart
         if (has_content or calls) and self._open_calls and self._results_apart:
             return False
-        if not (has_content or has_calls or has_results) or is_reasoning(parts[-1]):
+        ends_with_reasoning = bool(parts) and is_reasoning(parts[-1])
+        if ends_with_reasoning and not (self.rules.free_reasoning and is_own):
+            return False
+        if not (has_content or has_calls or has_results or ends_with_reasoning):
             return False
         self._open_calls.update(calls)
         if has_content and has_results and not is_own:
