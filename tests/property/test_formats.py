@@ -235,7 +235,53 @@ ui_messages = st.builds(
     optional={"toolInvocations": values | st.lists(objects), "id": any_text},
 )
 
+
+def case(name: str) -> st.SearchStrategy[str]:
+    """Return a field name of Google in either spelling."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return st.sampled_from([name, name, snake])
+
+
+def google(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Build parts of a kind, in which each field is valid, of any type or missing, with or without other fields."""
+    valid = st.fixed_dictionaries({}, optional=fields)
+    malformed = st.dictionaries(st.sampled_from([*fields, "x"]), values, max_size=3) | values
+    part = st.builds(lambda key, value: {key: value}, case(kind), valid | valid | malformed)
+    extras = st.dictionaries(st.sampled_from(["thought", "thoughtSignature", "partMetadata", "x"]), values, max_size=2)
+    return part | st.builds(lambda more, block: {**more, **block}, extras, part)
+
+
+payload_bytes = payloads | st.binary(max_size=9)
+google_files = google("inlineData", {"data": payload_bytes, "mimeType": any_text, "mime_type": any_text}) | google(
+    "fileData", {"fileUri": links, "file_uri": links, "mimeType": any_text}
+)
+tool_names = st.sampled_from(["f", "g"]) | any_text
+google_results = google(
+    "functionResponse",
+    {
+        "id": any_text,
+        "name": tool_names,
+        "response": st.dictionaries(st.sampled_from(["output", "error", "result", "x"]), any_text | values) | values,
+        "parts": st.lists(google_files, max_size=2),
+    },
+)
+google_parts = st.one_of(
+    st.fixed_dictionaries({"text": any_text}, optional={"thought": st.booleans(), "thoughtSignature": payload_bytes}),
+    google_files,
+    google_results,
+    google("functionCall", {"id": any_text, "name": tool_names, "args": objects}),
+    google("executableCode", {"code": any_text}),
+    objects,
+)
+google_contents = st.builds(
+    lambda role, parts, more: {**more, **role, "parts": parts},
+    st.fixed_dictionaries({}, optional={"role": st.sampled_from(["user", "model", "system", "function", None])}),
+    st.lists(google_parts, max_size=4) | st.lists(google_results, max_size=3) | st.none(),
+    objects,
+).filter(lambda content: content.get("role") in ("user", "model", "system", "function", None))
+
 ANY_CONTENT = {
+    "gemini": google_contents,
     "anthropic": anthropic_messages,
     "openai": openai_messages,
     "openai-responses": items,
@@ -368,6 +414,23 @@ def test_ai_sdk_model_messages_convert_to_every_format(messages: list[dict[str, 
 @given(st.lists(ui_messages, max_size=4))
 def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "ai-sdk-ui")
+
+
+@few_examples
+@given(st.lists(google_contents, max_size=4))
+def test_gemini_contents_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "gemini")
+
+
+@few_examples
+@given(objects, google_contents, objects, objects | st.none())
+def test_gemini_responses_are_rebuilt(more: Any, content: Any, candidate: Any, usage: Any) -> None:
+    response = {**more, "candidates": [{**candidate, "content": content}, {}], "usageMetadata": usage}
+    response.pop("role", None)
+    content.pop("role", None)
+    (message,) = to_messages(formats.read(response, "gemini"))
+    assert canonical_json(formats.response(message)) == canonical_json(response)
+    assert canonical_json(formats.write([message], "gemini")) == canonical_json([{**content, "role": "model"}])
 
 
 @few_examples

@@ -211,6 +211,43 @@ def _ai_sdk_ui() -> dict[str, Messages]:
     }
 
 
+def _gemini() -> dict[str, Messages]:
+    call = {"id": "c", "name": "f", "args": {"a": 1}}
+    text = {"text": "words"}
+
+    def content(role: str, *parts: dict[str, Any]) -> Messages:
+        return [{"role": role, "parts": list(parts)}]
+
+    def tool_exchange(**fields: Any) -> Messages:
+        result = {"id": "c", "name": "f", **fields}
+        return content("model", {"functionCall": call}) + content("user", {"functionResponse": result})
+
+    def blob(mime_type: str) -> dict[str, Any]:
+        return {"inlineData": {"mimeType": mime_type, "data": NEEDLE}}
+
+    def file(uri: str) -> Messages:
+        return content("user", {"fileData": {"mimeType": "image/png", "fileUri": uri}})
+
+    code = {"executableCode": {"language": "PYTHON", "code": NEEDLE}}
+    return {
+        "text": content("user", {"text": NEEDLE}),
+        "system message": content("system", {"text": NEEDLE}),
+        "reasoning": content("model", {"text": NEEDLE, "thought": True}, text),
+        "signature or encrypted reasoning": content("model", {**text, "thoughtSignature": NEEDLE}),
+        "tool call": content("model", {"functionCall": {**call, "args": {"a": NEEDLE}}}),
+        "tool call without an id": content("model", {"functionCall": {"name": "f", "args": {"a": NEEDLE}}}),
+        "tool result": tool_exchange(response={"output": NEEDLE}),
+        "tool result with data": tool_exchange(response={"a": [NEEDLE]}),
+        "image, as bytes": content("user", blob("image/png")),
+        "image, by URL": file(LINK),
+        "PDF, as bytes": content("user", blob("application/pdf")),
+        "audio": content("user", blob("audio/wav")),
+        "image in a tool result": tool_exchange(response={}, parts=[blob("image/png")]),
+        "file by provider id": file(f"https://generativelanguage.googleapis.com/v1beta/files/{NEEDLE}"),
+        "provider-executed call": content("model", code, text),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -248,6 +285,7 @@ EXAMPLES = {
     "openai-responses": _responses(),
     "ai-sdk": _ai_sdk(),
     "ai-sdk-ui": _ai_sdk_ui(),
+    "gemini": _gemini(),
     "recollect": _recollect(),
 }
 

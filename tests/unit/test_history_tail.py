@@ -75,6 +75,10 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"id": "m", "role": "assistant", "parts": [{"type": "tool-f", "toolCallId": call_id, "state": "input-available", "input": {}}]},
             {"id": "n", "role": "user", "parts": [{"type": "text", "text": "r"}]},
         ],
+        "gemini": [
+            {"role": "model", "parts": [{"functionCall": {"id": call_id, "name": "f", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"id": call_id, "name": "f", "response": {"output": "r"}}}]},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},

@@ -15,10 +15,11 @@ from recollect.formats.remainder import is_dict, is_list
 from recollect.model.message import BuiltInFormat
 
 FORMATS: tuple[str, ...] = get_args(BuiltInFormat)
-RESERVED_NAMES = ("gemini",)
+RESERVED_NAMES = ("ag-ui", "langchain", "pydantic-ai")
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
+_GEMINI = "gemini"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -72,6 +73,14 @@ _TEXT_FIELDS = {
     "prompt_cache_breakpoint": _OPENAI,
     "providerOptions": _AI_SDK,
 }
+GEMINI_RESPONSE_FIELDS = frozenset(
+    {"candidates", "usageMetadata", "usage_metadata", "promptFeedback", "prompt_feedback"}
+)
+GEMINI_PARTS = frozenset(
+    {"text", "inlineData", "inline_data", "fileData", "file_data", "functionCall", "function_call"}
+    | {"functionResponse", "function_response", "executableCode", "executable_code", "codeExecutionResult"}
+    | {"code_execution_result", "toolCall", "tool_call", "toolResponse", "tool_response"}
+)
 _MESSAGE_FIELDS = {"providerOptions": _AI_SDK, "toolInvocations": _AI_SDK_UI, "experimental_attachments": _AI_SDK_UI}
 
 
@@ -80,6 +89,8 @@ def detect_format(message: dict[str, Any]) -> str | None:
     content, role, kind = message.get("content"), message.get("role"), message.get("type")
     if role is None and (message.get("object") == "chat.completion" or "choices" in message):
         return _OPENAI
+    if _is_gemini(message):
+        return _GEMINI
     if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
         return _RESPONSES
     if type(role) is not str:
@@ -93,6 +104,18 @@ def detect_format(message: dict[str, Any]) -> str | None:
     if "parts" in message:
         return _detect_by_parts(message["parts"], has_position="branch" in message)
     return _detect_by_fields(message, content)
+
+
+def _is_gemini(message: dict[str, Any]) -> bool:
+    """Return whether this is a content with parts of Google, or a complete response."""
+    role, parts = message.get("role"), message.get("parts")
+    if "parts" not in message:
+        return role is None and not GEMINI_RESPONSE_FIELDS.isdisjoint(message)
+    if not is_list(parts):
+        return role == "model" and parts is None
+    if not all(is_dict(part) and part.keys().isdisjoint(("type", "kind")) for part in parts):
+        return False
+    return role == "model" or any(not GEMINI_PARTS.isdisjoint(part) for part in parts)
 
 
 def has_response_items(messages: Iterable[Any]) -> bool:

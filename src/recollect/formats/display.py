@@ -108,6 +108,6 @@ def is_truncated(message: Draft | Message) -> bool:
     length_stop = formats.load_rules(message.format).length_stop if message.format in formats.PROVIDERS else None
     if length_stop is None:
         return False
-    path, values = length_stop
-    reason = value_at(stored_response(native), path)
-    return type(reason) is str and reason in values
+    paths, values = length_stop
+    reasons = [value_at(stored_response(native), path) for path in paths]
+    return any(type(reason) is str and reason in values for reason in reasons)

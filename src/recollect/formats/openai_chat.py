@@ -56,7 +56,7 @@ RULES = ProviderRules(
     call_id=re.compile(r".{1,40}", re.DOTALL),
     calls_field="tool_calls",
     content_fields=("refusal", "audio", "function_call"),
-    length_stop=(("choices", 0, "finish_reason"), frozenset({"length"})),
+    length_stop=((("choices", 0, "finish_reason"),), frozenset({"length"})),
     hidden_keys=frozenset({"cache_control", "encrypted_content"}),
 )
 _FIELD = "field"  # the path of a text outside the content, such as a refusal

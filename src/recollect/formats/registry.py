@@ -15,6 +15,7 @@ import msgspec
 from recollect.errors import InvalidValue, UnknownFormat, format_value
 from recollect.formats import anthropic, common, openai_chat, recollect_format
 from recollect.formats.boundaries import BoundaryTest, no_message
+from recollect.formats.byte_values import to_tagged_json
 from recollect.formats.detection import FORMATS, RESERVED_NAMES, detect_format, has_response_items
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import has_remainder, is_dict, is_list, without_remainder
@@ -54,6 +55,7 @@ _MODULES: dict[str, str] = {
     "openai-responses": "openai_responses",
     "ai-sdk": "ai_sdk",
     "ai-sdk-ui": "ai_sdk_ui",
+    "gemini": "gemini",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -355,7 +357,7 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
         return [check_draft(_to_draft(value))]
     if isinstance(value, str):
         raise InvalidValue('A message must have a role, got a str. Write {"role": "user", "content": ...}.')
-    message = to_json_data(value, "message")
+    module, message = _detect_module(value) if module is None else (module, _to_json(value, module))
     if type(value).__module__.startswith("openai."):
         message = _without_sdk_fields(message)
     if not is_dict(message):
@@ -363,10 +365,29 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
             f"A message must be a dict or an object of a provider's SDK, got {type(value).__name__}. Write "
             '{"role": "user", "content": ...}.'
         )
-    if module is not None:
-        return module.read(message)
-    detected_name = detect_format(message)
-    return common.read_common(message) if detected_name is None else load_module(detected_name).read(message)
+    return common.read_common(message) if module is None else module.read(message)
+
+
+def _to_json(value: Any, module: FormatModule | None) -> Any:
+    """Return a message as JSON data. A format whose messages may contain bytes converts them itself."""
+    to_json = getattr(module, "to_json", None)
+    return to_json_data(value, "message") if to_json is None else to_json(value)
+
+
+def _detect_module(value: Any) -> tuple[FormatModule | None, Any]:
+    """Return the module of a message's format (None if it is equal in every format), and the message as JSON data."""
+    error = None
+    try:
+        message = to_json_data(value, "message")
+    except InvalidValue as problem:
+        error, message = problem, to_tagged_json(value)  # its bytes may be those of a format that accepts them
+    name = detect_format(message) if is_dict(message) else None
+    module = None if name is None else load_module(name)
+    if module is not None and hasattr(module, "to_json"):
+        return module, _to_json(value, module)
+    if error is not None:
+        raise error
+    return module, message
 
 
 def _without_sdk_fields(message: Any) -> Any:

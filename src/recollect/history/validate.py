@@ -36,7 +36,7 @@ class ProviderValidator:
     def __init__(self, rules: ProviderRules) -> None:
         self.rules = rules
         self._format, self._results_apart, self._own_outputs = rules.format, rules.results_apart, rules.own_outputs
-        self._observes_roles = rules.alternates or rules.user_first or rules.no_blanks
+        self._observes_roles = rules.alternates or rules.user_first or rules.no_trailing_space
         self._open_calls: set[str] = set()
         self._call_types: dict[str, str] = {}  # by call id, of open calls that are not function calls
         self._used_ids = conditions.UsedCallIds(rules)
@@ -48,6 +48,8 @@ class ProviderValidator:
         self, role: str, source_format: str | None, parts: PartSequence, native: dict[str, Any] | None, state: str
     ) -> bool:
         """Validate the next message. Return whether the history up to it needs no repair, apart from open calls."""
+        if role == "system" and self.rules.system_apart and source_format == self._format:
+            return False
         if native is not None and conditions.has_unread_calls(native, self.rules, is_own=source_format == self._format):
             return False
         if len(parts) == 1:
@@ -75,7 +77,7 @@ class ProviderValidator:
         """Validate the end of the history."""
         if self._open_calls:
             return False
-        if not self.rules.no_blanks or self._last_role != "assistant":
+        if not self.rules.no_trailing_space or self._last_role != "assistant":
             return True
         return not conditions.ends_with_space(self._last_parts[-1])
 

@@ -174,7 +174,7 @@ Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart
 `metadata`, a dict of your own. Parts have no `to_dict()`."""
 
 
-BuiltInFormat = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "recollect"]
+BuiltInFormat = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "gemini", "recollect"]
 RegisteredFormat = NewType("RegisteredFormat", str)
 """The name of a format that another distribution registers. A type checker cannot know these names, so a program
 converts them: RegisteredFormat("cohere"). A misspelled name of a built-in format stays an error."""
@@ -550,7 +550,8 @@ class Repair(Value, frozen=True, kw_only=True, gc=False):
     - `unreadable_block`: a malformed block, or a list of calls that is empty or malformed. Repair: omitted.
     - `empty_message`, `blank_text`: no content. Repair: omitted.
     - `only_reasoning`, `last_reasoning`: reasoning that nothing follows. Repair: omitted.
-    - `wrong_role`: a tool message without a result. Repair: becomes a user message.
+    - `wrong_role`: a tool message without a result, or a system message in the format `gemini`. Repair: becomes a user
+      message; a system message is omitted.
     - `same_role`: consecutive messages of one role (`anthropic`). Repair: merged, with all their content.
     - `first_role`: an assistant message comes first (`anthropic`). Repair: adds a short user message before it.
     - `last_space`: white space at the very end (`anthropic`). Repair: removed.
