@@ -18,7 +18,7 @@ from stored_drafts import to_messages
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit"))
 
-from formats_table import EXAMPLES
+from formats_table import EXAMPLES, encode_bytes
 
 many_examples = settings(max_examples=150, deadline=None)
 few_examples = settings(max_examples=60, deadline=None)
@@ -280,7 +280,63 @@ google_contents = st.builds(
     objects,
 ).filter(lambda content: content.get("role") in ("user", "model", "system", "function", None))
 
+
+def converse(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Build blocks with one field for their kind, valid or malformed."""
+    malformed = st.dictionaries(st.sampled_from([*fields, "x"]), values, max_size=3) | values
+    valid = st.fixed_dictionaries({}, optional=fields).map(lambda value: {kind: value})
+    return valid | valid | st.builds(lambda value, more: {**more, kind: value}, malformed, objects)
+
+
+def union(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.one_of(*[value.map(lambda item, name=name: {name: item}) for name, value in members.items()])
+
+
+plain_texts = st.fixed_dictionaries({"text": any_text})
+bedrock_sources = union(
+    bytes=st.binary(max_size=9) | payloads,
+    s3Location=st.fixed_dictionaries({"uri": any_text}),
+    text=any_text,
+    content=st.lists(plain_texts | objects, max_size=3),
+    x=values,
+)
+bedrock_files = st.one_of(
+    converse("image", {"format": st.just("png") | any_text, "source": bedrock_sources}),
+    converse("document", {"format": st.sampled_from(["pdf", "txt"]), "name": any_text, "source": bedrock_sources}),
+    converse("audio", {"format": st.just("wav"), "source": bedrock_sources}),
+    converse("searchResult", {"title": any_text, "content": st.lists(plain_texts, max_size=2)}),
+)
+bedrock_results = converse(
+    "toolResult",
+    {
+        "toolUseId": any_text,
+        "content": st.lists(plain_texts | bedrock_files | converse("json", {"a": values}), max_size=3) | values,
+        "status": st.sampled_from(["success", "error"]),
+    },
+)
+bedrock_blocks = st.one_of(
+    plain_texts,
+    bedrock_files,
+    bedrock_results,
+    converse("toolUse", {"toolUseId": any_text, "name": any_text, "input": objects | values}),
+    converse(
+        "reasoningContent",
+        {
+            "reasoningText": st.fixed_dictionaries({"text": any_text}, optional={"signature": any_text}),
+            "redactedContent": st.binary(max_size=9),
+        },
+    ),
+    converse(
+        "citationsContent", {"content": st.lists(plain_texts, max_size=2), "citations": st.lists(objects, max_size=1)}
+    ),
+    converse("guardContent", {"text": plain_texts, "image": st.fixed_dictionaries({"source": bedrock_sources})}),
+    objects,
+)
+bedrock_contents = st.lists(bedrock_blocks, max_size=4) | st.lists(bedrock_results, max_size=3)
+bedrock_messages = message(["user", "assistant", "system"], bedrock_contents | st.none())
+
 ANY_CONTENT = {
+    "bedrock": bedrock_messages,
     "gemini": google_contents,
     "anthropic": anthropic_messages,
     "openai": openai_messages,
@@ -420,6 +476,30 @@ def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any
 @given(st.lists(google_contents, max_size=4))
 def test_gemini_contents_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "gemini")
+
+
+def with_bytes(value: Any) -> Any:
+    """Return a message in which base64 from JSON is bytes, as Bedrock's SDK needs it."""
+    return formats.write(to_messages(formats.read(value, "bedrock")), "bedrock")
+
+
+@few_examples
+@given(st.lists(bedrock_messages, max_size=4))
+def test_bedrock_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(with_bytes(messages), "bedrock")
+    json_before = json.dumps(messages, sort_keys=True, default=encode_bytes)
+    assert json.dumps(with_bytes(messages), sort_keys=True, default=encode_bytes) == json_before
+
+
+@few_examples
+@given(objects, bedrock_contents, objects)
+def test_bedrock_responses_are_rebuilt(more: Any, content: Any, usage: Any) -> None:
+    (message,) = with_bytes([{"role": "assistant", "content": content}])
+    response = {**more, "output": {"message": message}, "stopReason": "end_turn", "usage": usage}
+    response.pop("role", None)
+    (draft,) = to_messages(formats.read(response, "bedrock"))
+    assert canonical_json(formats.response(draft)) == canonical_json(response)
+    assert canonical_json(formats.write([draft], "bedrock")) == canonical_json([message])
 
 
 @few_examples

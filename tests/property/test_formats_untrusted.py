@@ -40,6 +40,7 @@ keys = st.sampled_from(
         "at", "cut", "items", "count", "field", "response", "joined", "shadow", "refusal", "audio", "url", "data",
         "source", "image_url", "file", "summary", "is_error", "kind", "action", "cache_control", "signature",
         "functionCall", "function_response", "response", "inlineData", "thought", "no_id", "url_safe", "$bytes",
+        "toolUse", "toolResult", "reasoningContent", "image", "bytes",
     ]
 )  # fmt: skip
 words = st.sampled_from(
@@ -163,6 +164,10 @@ def test_the_tail_of_a_history_equals_its_end(history: list[Message], format: st
         (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"block": {"functionResponse": {"response": {"output": HIDDEN}}}}), "assistant"),
         (ToolResultPart(call_id="c", tool="shown", text="shown", native={"block": {"functionResponse": {}}, "text": HIDDEN}), "user"),
         (ToolResultPart(call_id="c", tool="shown", content=(TextPart(text="shown", native={"response": HIDDEN}), DataPart(native={"response": {"output": HIDDEN}})), native={}), "user"),
+        (TextPart(text="shown", native={"block": {"toolUse": {"toolUseId": "x", "name": HIDDEN}}, "at": []}), "assistant"),
+        (TextPart(text="shown", native={"block": {"guardContent": {"text": {"text": HIDDEN}}}, "at": [["x"]]}), "user"),
+        (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"toolUseId": HIDDEN, "name": HIDDEN}), "assistant"),
+        (ToolResultPart(call_id="c", text="shown", native={"content": [{"text": HIDDEN}]}), "user"),
         (AttachmentPart(mime_type="image/png", data="AA==", native={"block": {"inlineData": {"data": {"$bytes": HIDDEN}}, "text": HIDDEN}, "at": [["inlineData", "mimeType"]], "url_safe": True}), "user"),
     ],
 )  # fmt: skip

@@ -248,6 +248,43 @@ def _gemini() -> dict[str, Messages]:
     }
 
 
+def _bedrock() -> dict[str, Messages]:
+    payload = base64.b64decode(NEEDLE)
+    call = {"toolUseId": "c", "name": "f", "input": {"a": 1}}
+    text = {"text": "words"}
+
+    def tool_exchange(*content: dict[str, Any]) -> Messages:
+        return agent({"toolUse": call}) + user({"toolResult": {"toolUseId": "c", "content": list(content)}})
+
+    def file(kind: str, format: str, source: dict[str, Any]) -> dict[str, Any]:
+        return {kind: {"format": format, "source": source, **({"name": "a"} if kind == "document" else {})}}
+
+    image = file("image", "png", {"bytes": payload})
+    search = {"source": "s", "title": "t", "content": [{"text": NEEDLE}]}
+    citation = {"content": [text], "citations": [{"title": NEEDLE}]}
+    server_call = {"toolUse": {**call, "input": {"a": NEEDLE}, "type": "server_tool_use"}}
+    return {
+        "text": user({"text": NEEDLE}),
+        "system message": [{"role": "system", "content": [{"text": NEEDLE}]}],
+        "reasoning": agent({"reasoningContent": {"reasoningText": {"text": NEEDLE, "signature": "s"}}}, text),
+        "signature or encrypted reasoning": agent({"reasoningContent": {"redactedContent": payload}}, text),
+        "tool call": agent({"toolUse": {**call, "input": {"a": NEEDLE}}}),
+        "tool result": tool_exchange({"text": NEEDLE}),
+        "tool result with data": tool_exchange({"json": {"a": [NEEDLE]}}),
+        "image, as bytes": user(image),
+        "PDF, as bytes": user(file("document", "pdf", {"bytes": payload})),
+        "text document": user(file("document", "txt", {"text": NEEDLE})),
+        "audio": user(file("audio", "wav", {"bytes": payload})),
+        "image in a tool result": tool_exchange(image),
+        "search result in a tool result": tool_exchange({"searchResult": search}),
+        "file by provider id": user(file("image", "png", {"s3Location": {"uri": f"s3://bucket/{NEEDLE}"}})),
+        "guarded text": user({"guardContent": {"text": {"text": NEEDLE, "qualifiers": ["query"]}}}),
+        "citations": agent({"citationsContent": citation}),
+        "provider-executed call": agent(server_call, text),
+        "cache control, provider options": user({"cachePoint": {"type": "default", "ttl": NEEDLE}}, text),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -286,6 +323,7 @@ EXAMPLES = {
     "ai-sdk": _ai_sdk(),
     "ai-sdk-ui": _ai_sdk_ui(),
     "gemini": _gemini(),
+    "bedrock": _bedrock(),
     "recollect": _recollect(),
 }
 
@@ -305,9 +343,13 @@ def to_messages(messages: Messages, name: str) -> list[Message]:
     ]
 
 
+def encode_bytes(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
 def carries(messages: Messages, source: str, target: str) -> bool:
     """Return whether the messages in the other format contain the text of the example."""
-    output = json.dumps(formats.write(to_messages(messages, source), target))
+    output = json.dumps(formats.write(to_messages(messages, source), target), default=encode_bytes)
     return NEEDLE in output or base64.b64encode(NEEDLE.encode()).decode() in output
 
 

@@ -9,6 +9,7 @@ import pytest
 import recollect
 from recollect import formats
 from recollect.errors import AmbiguousFormat, InvalidValue
+from recollect.formats import RegisteredFormat
 from recollect.formats.display import is_truncated, visible_remainder
 from recollect.formats.registry import read
 from recollect.model.message import Draft, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
@@ -156,7 +157,9 @@ def test_signatures_go_only_to_google_and_calls_of_others_get_the_documented_one
         {"type": "tool_use", "id": "t1", "name": "look", "input": {}},
         {"type": "tool_use", "id": "t2", "name": "look", "input": {}},
     ]})  # fmt: skip
-    assert "AAAA" not in str([session.history(name) for name in formats.PROVIDERS if name != "gemini"])
+    assert "AAAA" not in str(
+        [session.history(RegisteredFormat(name)) for name in formats.PROVIDERS if name != "gemini"]
+    )
     first, second = session.history("gemini")[3]["parts"]
     assert first["thoughtSignature"] == "skip_thought_signature_validator"
     assert second == {"functionCall": {"id": "t2", "name": "look", "args": {}}}

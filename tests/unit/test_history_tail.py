@@ -79,6 +79,10 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"role": "model", "parts": [{"functionCall": {"id": call_id, "name": "f", "args": {}}}]},
             {"role": "user", "parts": [{"functionResponse": {"id": call_id, "name": "f", "response": {"output": "r"}}}]},
         ],
+        "bedrock": [
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": call_id, "name": "f", "input": {}}}]},
+            {"role": "user", "content": [{"toolResult": {"toolUseId": call_id, "content": [{"text": "r"}]}}]},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},

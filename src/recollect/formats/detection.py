@@ -19,7 +19,7 @@ RESERVED_NAMES = ("ag-ui", "langchain", "pydantic-ai")
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
-_GEMINI = "gemini"
+_GEMINI, _BEDROCK = "gemini", "bedrock"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -81,6 +81,10 @@ GEMINI_PARTS = frozenset(
     | {"functionResponse", "function_response", "executableCode", "executable_code", "codeExecutionResult"}
     | {"code_execution_result", "toolCall", "tool_call", "toolResponse", "tool_response"}
 )
+_BEDROCK_BLOCKS = frozenset(
+    {"text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent", "cachePoint"}
+    | {"reasoningContent", "citationsContent", "searchResult", "toolAddition", "toolRemoval"}
+)
 _MESSAGE_FIELDS = {"providerOptions": _AI_SDK, "toolInvocations": _AI_SDK_UI, "experimental_attachments": _AI_SDK_UI}
 
 
@@ -91,6 +95,9 @@ def detect_format(message: dict[str, Any]) -> str | None:
         return _OPENAI
     if _is_gemini(message):
         return _GEMINI
+    output = message.get("output")
+    if role is None and kind is None and is_dict(output) and "message" in output:
+        return _BEDROCK
     if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
         return _RESPONSES
     if type(role) is not str:
@@ -180,7 +187,9 @@ def _block_formats(blocks: list[Any]) -> list[str | None]:
         if not is_dict(block):
             continue
         kind = block.get("type")
-        if kind != "text":
+        if "type" not in block and not _BEDROCK_BLOCKS.isdisjoint(block):
+            votes.append(_BEDROCK)
+        elif kind != "text":
             votes.append(_block_format(kind, block))
         elif len(block) > len(TEXT_FIELDS):
             votes.append(next((_TEXT_FIELDS[field] for field in block if field in _TEXT_FIELDS), None))

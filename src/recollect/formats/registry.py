@@ -56,6 +56,7 @@ _MODULES: dict[str, str] = {
     "ai-sdk": "ai_sdk",
     "ai-sdk-ui": "ai_sdk_ui",
     "gemini": "gemini",
+    "bedrock": "bedrock",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""

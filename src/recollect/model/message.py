@@ -174,7 +174,9 @@ Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart
 `metadata`, a dict of your own. Parts have no `to_dict()`."""
 
 
-BuiltInFormat = Literal["anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "gemini", "recollect"]
+BuiltInFormat = Literal[
+    "anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "gemini", "bedrock", "recollect"
+]
 RegisteredFormat = NewType("RegisteredFormat", str)
 """The name of a format that another distribution registers. A type checker cannot know these names, so a program
 converts them: RegisteredFormat("cohere"). A misspelled name of a built-in format stays an error."""
