@@ -335,7 +335,31 @@ bedrock_blocks = st.one_of(
 bedrock_contents = st.lists(bedrock_blocks, max_size=4) | st.lists(bedrock_results, max_size=3)
 bedrock_messages = message(["user", "assistant", "system"], bedrock_contents | st.none())
 
+ollama_calls = st.fixed_dictionaries(
+    {
+        "function": st.fixed_dictionaries(
+            {"name": tool_names}, optional={"arguments": objects | values, "index": values}
+        )
+    },
+    optional={"id": any_text, "x": values},
+)
+ollama_messages = st.one_of(
+    message(
+        ["user", "assistant", "system"],
+        any_text | st.none(),
+        {
+            "thinking": any_text | values,
+            "images": st.lists(payload_bytes, max_size=2) | values,
+            "tool_calls": st.lists(ollama_calls, max_size=3) | values,
+        },
+    ),
+    message(
+        ["tool"], any_text | st.none(), {"tool_name": tool_names | values, "tool_call_id": any_text, "name": any_text}
+    ),
+)
+
 ANY_CONTENT = {
+    "ollama": ollama_messages,
     "bedrock": bedrock_messages,
     "gemini": google_contents,
     "anthropic": anthropic_messages,
@@ -430,6 +454,7 @@ def assert_converts(messages: list[dict[str, Any]], name: str) -> None:
                 or message.get("content")
                 or message.get("tool_calls")
                 or message.get("parts")
+                or message.get("images")
                 or (message["role"] == "tool" or (name, target) == ("ai-sdk-ui", "ai-sdk"))
             )
         again = to_messages(formats.read(output, target))
@@ -476,6 +501,22 @@ def test_ai_sdk_ui_messages_convert_to_every_format(messages: list[dict[str, Any
 @given(st.lists(google_contents, max_size=4))
 def test_gemini_contents_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "gemini")
+
+
+@few_examples
+@given(st.lists(ollama_messages, max_size=4))
+def test_ollama_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "ollama")
+
+
+@few_examples
+@given(objects, ollama_messages.filter(lambda message: message["role"] == "assistant"))
+def test_ollama_responses_are_rebuilt(more: Any, answer: Any) -> None:
+    response = {**more, "message": answer, "done": True, "eval_count": 3}
+    response.pop("role", None)
+    (draft,) = to_messages(formats.read(response, "ollama"))
+    assert canonical_json(formats.response(draft)) == canonical_json(response)
+    assert canonical_json(formats.write([draft], "ollama")) == canonical_json([answer])
 
 
 def with_bytes(value: Any) -> Any:

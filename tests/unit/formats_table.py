@@ -285,6 +285,24 @@ def _bedrock() -> dict[str, Messages]:
     }
 
 
+def _ollama() -> dict[str, Messages]:
+    def tool_exchange(arguments: dict[str, Any], content: str = "") -> Messages:
+        call = {"function": {"name": "f", "arguments": arguments}}
+        return [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": content, "tool_name": "f"},
+        ]
+
+    return {
+        "text": [{"role": "user", "content": NEEDLE}],
+        "system message": [{"role": "system", "content": NEEDLE}],
+        "reasoning": [{"role": "assistant", "content": "words", "thinking": NEEDLE}],
+        "tool call": tool_exchange({"a": NEEDLE}),
+        "tool result": tool_exchange({}, NEEDLE),
+        "image, as bytes": [{"role": "user", "content": "words", "images": [NEEDLE]}],
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -324,6 +342,7 @@ EXAMPLES = {
     "ai-sdk-ui": _ai_sdk_ui(),
     "gemini": _gemini(),
     "bedrock": _bedrock(),
+    "ollama": _ollama(),
     "recollect": _recollect(),
 }
 

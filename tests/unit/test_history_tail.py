@@ -83,6 +83,10 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"role": "assistant", "content": [{"toolUse": {"toolUseId": call_id, "name": "f", "input": {}}}]},
             {"role": "user", "content": [{"toolResult": {"toolUseId": call_id, "content": [{"text": "r"}]}}]},
         ],
+        "ollama": [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": call_id, "function": {"name": "f", "arguments": {}}}]},
+            {"role": "tool", "content": "r", "tool_call_id": call_id},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from recollect.formats import common
 from recollect.formats.common import PutMessage
+from recollect.formats.remainder import without_remainder
 from recollect.model.message import Message, Part, Role, ToolCallPart, ToolResultPart
 
 Block = dict[str, Any]
@@ -25,7 +26,7 @@ class BlockWriters(NamedTuple):
     content: Callable[[Iterable[Part]], list[Block]]
     """Returns texts and files of a user."""
     result: Callable[[ToolResultPart, ToolCallPart | None], Block]
-    """Returns a result, from its part and the part of its call."""
+    """Returns a result, from its part and the part of its call, which has a remainder only if it is of the format."""
     result_files: Callable[[ToolResultPart], list[Block]] | None = None
     """Returns the files of a result that follow the results, if a result cannot contain them."""
 
@@ -38,7 +39,7 @@ def write_alternating(
     for message in common.join_items(messages, "openai-responses"):
         for part in message.parts:
             if type(part) is ToolCallPart:
-                writer.calls[part.call_id] = part
+                writer.calls[part.call_id] = part if message.format == name else without_remainder(part)
         if message.role == "system" and message.format != name:
             continue  # a parameter of the request, not a message
         if put(writer.output, message.role, message.format, message.parts, message.native):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from recollect.errors import AmbiguousFormat, format_value
+from recollect.formats.byte_values import BYTES
 from recollect.formats.common import MESSAGE_FIELDS, TEXT_FIELDS
 from recollect.formats.remainder import is_dict, is_list
 from recollect.model.message import BuiltInFormat
@@ -19,7 +20,7 @@ RESERVED_NAMES = ("ag-ui", "langchain", "pydantic-ai")
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
-_GEMINI, _BEDROCK = "gemini", "bedrock"
+_GEMINI, _BEDROCK, _OLLAMA = "gemini", "bedrock", "ollama"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -93,11 +94,8 @@ def detect_format(message: dict[str, Any]) -> str | None:
     content, role, kind = message.get("content"), message.get("role"), message.get("type")
     if role is None and (message.get("object") == "chat.completion" or "choices" in message):
         return _OPENAI
-    if _is_gemini(message):
-        return _GEMINI
-    output = message.get("output")
-    if role is None and kind is None and is_dict(output) and "message" in output:
-        return _BEDROCK
+    if (name := _detect_untyped(message)) is not None:
+        return name
     if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
         return _RESPONSES
     if type(role) is not str:
@@ -113,6 +111,16 @@ def detect_format(message: dict[str, Any]) -> str | None:
     return _detect_by_fields(message, content)
 
 
+def _detect_untyped(message: dict[str, Any]) -> str | None:
+    """Return the format of a message or a response that has no field `type` and is not OpenAI's."""
+    if _is_gemini(message):
+        return _GEMINI
+    output = message.get("output")
+    if "role" not in message and "type" not in message and is_dict(output) and "message" in output:
+        return _BEDROCK
+    return _OLLAMA if _is_ollama(message) else None
+
+
 def _is_gemini(message: dict[str, Any]) -> bool:
     """Return whether this is a content with parts of Google, or a complete response."""
     role, parts = message.get("role"), message.get("parts")
@@ -123,6 +131,26 @@ def _is_gemini(message: dict[str, Any]) -> bool:
     if not all(is_dict(part) and part.keys().isdisjoint(("type", "kind")) for part in parts):
         return False
     return role == "model" or any(not GEMINI_PARTS.isdisjoint(part) for part in parts)
+
+
+def _is_ollama(message: dict[str, Any]) -> bool:
+    """Return whether this is a message with fields of Ollama, or a complete response."""
+    if "role" not in message:
+        return is_dict(message.get("message")) and "done" in message
+    images, calls = message.get("images"), message.get("tool_calls")
+    if type(message.get("thinking")) is str or "tool_name" in message:
+        return type(message.get("content")) is str or "content" not in message
+    if (
+        is_list(images)
+        and images
+        and all(type(image) is str or (is_dict(image) and BYTES in image) for image in images)
+    ):
+        return True
+    return is_list(calls) and any(
+        is_dict(call) and "type" not in call and is_dict(function := call.get("function"))
+        and is_dict(function.get("arguments"))
+        for call in calls
+    )  # fmt: skip
 
 
 def has_response_items(messages: Iterable[Any]) -> bool:

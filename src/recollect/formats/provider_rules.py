@@ -26,8 +26,8 @@ class ProviderRules(NamedTuple):
     """Results are not in the message of their calls, and come directly after it."""
     objects: bool = False
     """The arguments of a call are a JSON object."""
-    unique: Literal["message", "history"] = "history"
-    """The scope in which a call id is unique."""
+    unique: Literal["message", "history"] | None = "history"
+    """The scope in which a call id is unique; None if calls need no ids."""
     call_id: re.Pattern[str] | None = None
     """The pattern of a call id; None if any non-empty text is accepted."""
     own_outputs: bool = False

@@ -57,6 +57,7 @@ _MODULES: dict[str, str] = {
     "ai-sdk-ui": "ai_sdk_ui",
     "gemini": "gemini",
     "bedrock": "bedrock",
+    "ollama": "ollama",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -67,7 +68,7 @@ _loaded_modules: dict[str, FormatModule] = {
     recollect_format.NAME: recollect_format,
 }
 _ITEMS = "openai-responses"
-_SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk"})
+_SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk", "ollama"})
 """The formats in which a role with a string has no remainder."""
 
 PROVIDERS = tuple([name for name in FORMATS if name != recollect_format.NAME])

@@ -95,6 +95,7 @@ class UsedCallIds:
     def __init__(self, rules: ProviderRules) -> None:
         self.ids: set[str] = set()
         self._is_per_message = rules.unique == "message"
+        self._is_unique = rules.unique is not None
         self._matches = None if rules.call_id is None else rules.call_id.fullmatch
 
     def begin_message(self) -> None:
@@ -104,6 +105,6 @@ class UsedCallIds:
 
     def accepts(self, call_id: str) -> bool:
         """Return whether the provider accepts this id for the next call."""
-        if not call_id or call_id in self.ids:
+        if not call_id or (self._is_unique and call_id in self.ids):
             return False
         return self._matches is None or self._matches(call_id) is not None

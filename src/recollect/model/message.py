@@ -175,7 +175,7 @@ Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart
 
 
 BuiltInFormat = Literal[
-    "anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "gemini", "bedrock", "recollect"
+    "anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "gemini", "bedrock", "ollama", "recollect"
 ]
 RegisteredFormat = NewType("RegisteredFormat", str)
 """The name of a format that another distribution registers. A type checker cannot know these names, so a program
