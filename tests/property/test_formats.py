@@ -358,7 +358,25 @@ ollama_messages = st.one_of(
     ),
 )
 
+mistral_blocks = st.one_of(
+    texts,
+    block("thinking", {"thinking": st.lists(texts | objects, max_size=3), "signature": any_text}),
+    block("document_url", {"document_url": payloads, "document_name": any_text}),
+    block("image_url", {"image_url": payloads}),
+    block("input_audio", {"input_audio": payloads}),
+    block("reference", {"reference_ids": st.lists(st.integers(0, 9), max_size=2)}),
+    openai_blocks,
+)
+mistral_messages = st.one_of(
+    message(["user", "system"], contents(mistral_blocks)),
+    message(
+        ["assistant"], contents(mistral_blocks), {"tool_calls": st.lists(calls, max_size=3), "prefix": st.booleans()}
+    ),
+    message(["tool"], contents(mistral_blocks), {"tool_call_id": any_text | values, "name": any_text}),
+)
+
 ANY_CONTENT = {
+    "mistral": mistral_messages,
     "ollama": ollama_messages,
     "bedrock": bedrock_messages,
     "gemini": google_contents,
@@ -517,6 +535,12 @@ def test_ollama_responses_are_rebuilt(more: Any, answer: Any) -> None:
     (draft,) = to_messages(formats.read(response, "ollama"))
     assert canonical_json(formats.response(draft)) == canonical_json(response)
     assert canonical_json(formats.write([draft], "ollama")) == canonical_json([answer])
+
+
+@few_examples
+@given(st.lists(mistral_messages, max_size=4))
+def test_mistral_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "mistral")
 
 
 def with_bytes(value: Any) -> Any:

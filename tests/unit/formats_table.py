@@ -303,6 +303,33 @@ def _ollama() -> dict[str, Messages]:
     }
 
 
+def _mistral() -> dict[str, Messages]:
+    text = {"type": "text", "text": "words"}
+
+    def reasoning(text: str, **fields: str) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **fields}
+
+    examples = {
+        name: messages
+        for name, messages in _openai().items()
+        if name in ("text", "tool call", "tool result", "image, as bytes", "image, by URL")
+    }
+    return {
+        **examples,
+        "system message": [{"role": "system", "content": NEEDLE}],
+        "reasoning": agent(reasoning(NEEDLE), text),
+        "signature or encrypted reasoning": agent(reasoning("t", signature=NEEDLE), text),
+        "PDF, as bytes": user({"type": "document_url", "document_url": PDF}),
+        "PDF, by URL": user({"type": "document_url", "document_url": LINK}),
+        "image in a tool result": [
+            examples["tool call"][0],
+            {"role": "tool", "tool_call_id": "c", "content": [{"type": "image_url", "image_url": PNG}]},
+        ],
+        "file by provider id": user({"type": "file", "file_id": NEEDLE}),
+        "citations": agent(text, {"type": "reference", "reference_ids": [NEEDLE]}),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -343,6 +370,7 @@ EXAMPLES = {
     "gemini": _gemini(),
     "bedrock": _bedrock(),
     "ollama": _ollama(),
+    "mistral": _mistral(),
     "recollect": _recollect(),
 }
 

@@ -87,6 +87,10 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"role": "assistant", "content": "", "tool_calls": [{"id": call_id, "function": {"name": "f", "arguments": {}}}]},
             {"role": "tool", "content": "r", "tool_call_id": call_id},
         ],
+        "mistral": [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": call_id, "type": "function", "function": function}]},
+            {"role": "tool", "name": "f", "tool_call_id": call_id, "content": "r"},
+        ],
         "recollect": [
             {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
             {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},
@@ -253,12 +257,13 @@ def test_a_pinned_call_inside_a_compacted_range(session):
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name != "ai-sdk-ui"])
 def test_a_pair_that_the_cut_splits_is_reported(session, format):
-    session.append([*filler(40), call_message("x"), result_message("x"), *filler(5, "n")])
+    id = "call00001"  # which no format changes
+    session.append([*filler(40), call_message(id), result_message(id), *filler(5, "n")])
     assert session.history(format, last=5).repairs == []
     assert session.history(format, last=7).repairs == []
     (report,) = session.history(format, last=6).repairs
-    assert (report.kind, report.message, report.call_id) == ("split_pair", "1.42", "x")
-    assert report.sentence == "The call of tool result 'x' in message 1.42 is before the last 6 messages."
+    assert (report.kind, report.message, report.call_id) == ("split_pair", "1.42", id)
+    assert report.sentence == "The call of tool result 'call00001' in message 1.42 is before the last 6 messages."
 
 
 def test_a_call_id_that_the_format_changes_is_reported_with_its_message(session):

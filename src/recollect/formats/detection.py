@@ -21,6 +21,7 @@ RESERVED_NAMES = ("ag-ui", "langchain", "pydantic-ai")
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
 _GEMINI, _BEDROCK, _OLLAMA = "gemini", "bedrock", "ollama"
+_MISTRAL = "mistral"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -54,6 +55,8 @@ _BLOCK_TYPES: dict[str, tuple[tuple[str, str | None], ...]] = {
     "tool_reference": ((_ANTHROPIC, None),),
     "image": ((_ANTHROPIC, "source"), (_AI_SDK, "image")),
     "document": ((_ANTHROPIC, "source"),),
+    "reference": ((_MISTRAL, "reference_ids"),),
+    "document_url": ((_MISTRAL, "document_url"),),
     "image_url": ((_OPENAI, "image_url"),),
     "input_audio": ((_OPENAI, "input_audio"),),
     "file": ((_OPENAI, "file"), (_AI_SDK, "data")),
@@ -118,7 +121,9 @@ def _detect_untyped(message: dict[str, Any]) -> str | None:
     output = message.get("output")
     if "role" not in message and "type" not in message and is_dict(output) and "message" in output:
         return _BEDROCK
-    return _OLLAMA if _is_ollama(message) else None
+    if _is_ollama(message):
+        return _OLLAMA
+    return _MISTRAL if type(message.get("prefix")) is bool and "role" in message else None
 
 
 def _is_gemini(message: dict[str, Any]) -> bool:
@@ -227,6 +232,8 @@ def _block_formats(blocks: list[Any]) -> list[str | None]:
 def _block_format(kind: Any, block: dict[str, Any]) -> str | None:
     if type(kind) is not str:
         return None
+    if kind == "thinking" and is_list(block.get("thinking")):
+        return _MISTRAL
     if kind not in _BLOCK_TYPES:
         return _ANTHROPIC if kind.endswith("_tool_result") else None
     return next((name for name, field in _BLOCK_TYPES[kind] if field is None or field in block), None)

@@ -24,6 +24,8 @@ class ProviderRules(NamedTuple):
     """The last message of the assistant does not end with whitespace."""
     results_apart: bool = True
     """Results are not in the message of their calls, and come directly after it."""
+    answered_results: bool = False
+    """A message of the assistant follows results before one of the user."""
     objects: bool = False
     """The arguments of a call are a JSON object."""
     unique: Literal["message", "history"] | None = "history"

@@ -58,6 +58,7 @@ _MODULES: dict[str, str] = {
     "gemini": "gemini",
     "bedrock": "bedrock",
     "ollama": "ollama",
+    "mistral": "mistral",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -68,7 +69,7 @@ _loaded_modules: dict[str, FormatModule] = {
     recollect_format.NAME: recollect_format,
 }
 _ITEMS = "openai-responses"
-_SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk", "ollama"})
+_SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk", "ollama", "mistral"})
 """The formats in which a role with a string has no remainder."""
 
 PROVIDERS = tuple([name for name in FORMATS if name != recollect_format.NAME])
@@ -383,7 +384,8 @@ def _detect_module(value: Any) -> tuple[FormatModule | None, Any]:
         message = to_json_data(value, "message")
     except InvalidValue as problem:
         error, message = problem, to_tagged_json(value)  # its bytes may be those of a format that accepts them
-    name = detect_format(message) if is_dict(message) else None
+    is_mistral = type(value).__module__.startswith("mistralai.")  # its objects are like OpenAI's
+    name = "mistral" if is_mistral else detect_format(message) if is_dict(message) else None
     module = None if name is None else load_module(name)
     if module is not None and hasattr(module, "to_json"):
         return module, _to_json(value, module)

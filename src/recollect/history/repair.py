@@ -7,6 +7,7 @@ provider takes); roles (consecutive messages of one role are joined, and a user 
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -249,6 +250,12 @@ def _split_steps(message: Message, rules: ProviderRules) -> list[Message]:
     return steps
 
 
+def _short_id(id: str, used_ids: set[str]) -> str:
+    """Return nine letters and digits, which every provider accepts."""
+    digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+    return digest if digest not in used_ids else _short_id(id + "_", used_ids)
+
+
 class _ToolCallRepair:
     """The changes to tool calls and results: parts to drop, new call ids, and messages to insert."""
 
@@ -304,7 +311,8 @@ class _ToolCallRepair:
         new_id = f"{stem}_{message.branch}_{message.position}_{inner}"
         while new_id in used_ids:
             new_id += "_"
-        return new_id
+        pattern = self.rules.call_id
+        return new_id if pattern is None or pattern.fullmatch(new_id) else _short_id(new_id, used_ids)
 
     def place_results(self) -> None:
         """Move results that are not directly after their call there, and add results for calls without one."""
@@ -492,6 +500,22 @@ def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Mess
     return [*messages[:index], opening, *messages[index:]]
 
 
+RESULTS_ANSWER = "OK"
+
+
+def answer_results(messages: Sequence[Message], repairs: list[Repair]) -> list[Message]:
+    """Insert a short answer between results and a message of the user."""
+    view: list[Message] = []
+    for message in messages:
+        if message.role == "user" and view and view[-1].role == "tool":
+            sentence = f"Message {message.id} follows results of tools: an answer was added before it."
+            repairs.append(Repair(kind="same_role", message=message.id, sentence=sentence))
+            parts = (TextPart(text=RESULTS_ANSWER),)
+            view.append(SyntheticMessage(message.branch, message.position, "assistant", parts, message.created_at_ms))
+        view.append(message)
+    return view
+
+
 def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
     """Return messages that the provider accepts, and the repairs. Recollect's own format is not repaired."""
     if not formats.is_provider(format):
@@ -527,6 +551,8 @@ def repair_messages(messages: Sequence[Message], rules: ProviderRules) -> tuple[
         view = join_roles(view, rules, repairs)
     if rules.user_first:
         view = start_with_user(view, repairs)
+    if rules.answered_results:
+        view = answer_results(view, repairs)
     if rules.no_trailing_space:
         view = strip_trailing_space(view, rules, repairs)
     return view, repairs

@@ -175,7 +175,16 @@ Part = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | AttachmentPart
 
 
 BuiltInFormat = Literal[
-    "anthropic", "openai", "openai-responses", "ai-sdk", "ai-sdk-ui", "gemini", "bedrock", "ollama", "recollect"
+    "anthropic",
+    "openai",
+    "openai-responses",
+    "ai-sdk",
+    "ai-sdk-ui",
+    "gemini",
+    "bedrock",
+    "ollama",
+    "mistral",
+    "recollect",
 ]
 RegisteredFormat = NewType("RegisteredFormat", str)
 """The name of a format that another distribution registers. A type checker cannot know these names, so a program
@@ -554,9 +563,11 @@ class Repair(Value, frozen=True, kw_only=True, gc=False):
     - `only_reasoning`, `last_reasoning`: reasoning that nothing follows. Repair: omitted.
     - `wrong_role`: a tool message without a result, or a system message in the format `gemini`. Repair: becomes a user
       message; a system message is omitted.
-    - `same_role`: consecutive messages of one role (`anthropic`). Repair: merged, with all their content.
-    - `first_role`: an assistant message comes first (`anthropic`). Repair: adds a short user message before it.
-    - `last_space`: white space at the very end (`anthropic`). Repair: removed.
+    - `same_role`: consecutive messages of one role (`anthropic`, `bedrock`, `gemini`). Repair: merged, with all their
+      content. Or a message of the user after results (`mistral`). Repair: adds an answer between them.
+    - `first_role`: an assistant message comes first (`anthropic`, `bedrock`, `gemini`). Repair: adds a short message of
+      the user before it.
+    - `last_space`: white space at the very end (`anthropic`, `bedrock`). Repair: removed.
     - `split_pair`: with `last`: a tool result whose call is before the last dicts. Repair: none; pass a larger `last`.
     """
 

@@ -68,7 +68,9 @@ def _object(schema: dict[str, Any], definitions: dict[str, Any], choice: random.
     share = choice.choice((0.2, 0.5, 1.0))  # few, some or all of the optional fields
     fields: dict[str, Any] = {}
     for name, field in properties.items():
-        if name in required or (depth and choice.random() < share):
+        if name == "type" and isinstance(field.get("default"), str):
+            fields[name] = field["default"]
+        elif name in required or (depth and choice.random() < share):
             fields[name] = schema_value(field, definitions, choice, max(depth - 1, 0))
     return fields
 
