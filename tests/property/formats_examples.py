@@ -135,4 +135,4 @@ def assert_valid(messages: list[dict[str, Any]], name: str) -> None:
 
 def canonical_json(value: Any) -> str:
     """Encode a value so that True, 1 and 1.0 differ."""
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(value, sort_keys=True, default=lambda data: {"bytes": data.hex()})

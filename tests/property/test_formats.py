@@ -18,7 +18,7 @@ from stored_drafts import to_messages
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "unit"))
 
-from formats_table import EXAMPLES
+from formats_table import EXAMPLES, encode_bytes
 
 many_examples = settings(max_examples=150, deadline=None)
 few_examples = settings(max_examples=60, deadline=None)
@@ -400,7 +400,151 @@ ag_messages = st.one_of(
     st.fixed_dictionaries({"role": st.just("activity"), "content": objects}, optional={"activityType": any_text}),
 )
 
+
+def case(name: str) -> st.SearchStrategy[str]:
+    """Return a field name of Google in either spelling."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return st.sampled_from([name, name, snake])
+
+
+def google(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Build parts of a kind, in which each field is valid, of any type or missing, with or without other fields."""
+    valid = st.fixed_dictionaries({}, optional=fields)
+    malformed = st.dictionaries(st.sampled_from([*fields, "x"]), values, max_size=3) | values
+    part = st.builds(lambda key, value: {key: value}, case(kind), valid | valid | malformed)
+    extras = st.dictionaries(st.sampled_from(["thought", "thoughtSignature", "partMetadata", "x"]), values, max_size=2)
+    return part | st.builds(lambda more, block: {**more, **block}, extras, part)
+
+
+payload_bytes = payloads | st.binary(max_size=9)
+google_files = google("inlineData", {"data": payload_bytes, "mimeType": any_text, "mime_type": any_text}) | google(
+    "fileData", {"fileUri": links, "file_uri": links, "mimeType": any_text}
+)
+tool_names = st.sampled_from(["f", "g"]) | any_text
+google_results = google(
+    "functionResponse",
+    {
+        "id": any_text,
+        "name": tool_names,
+        "response": st.dictionaries(st.sampled_from(["output", "error", "result", "x"]), any_text | values) | values,
+        "parts": st.lists(google_files, max_size=2),
+    },
+)
+google_parts = st.one_of(
+    st.fixed_dictionaries({"text": any_text}, optional={"thought": st.booleans(), "thoughtSignature": payload_bytes}),
+    google_files,
+    google_results,
+    google("functionCall", {"id": any_text, "name": tool_names, "args": objects}),
+    google("executableCode", {"code": any_text}),
+    objects,
+)
+google_contents = st.builds(
+    lambda role, parts, more: {**more, **role, "parts": parts},
+    st.fixed_dictionaries({}, optional={"role": st.sampled_from(["user", "model", "system", "function", None])}),
+    st.lists(google_parts, max_size=4) | st.lists(google_results, max_size=3) | st.none(),
+    objects,
+).filter(lambda content: content.get("role") in ("user", "model", "system", "function", None))
+
+
+def converse(kind: str, fields: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Build blocks with one field for their kind, valid or malformed."""
+    malformed = st.dictionaries(st.sampled_from([*fields, "x"]), values, max_size=3) | values
+    valid = st.fixed_dictionaries({}, optional=fields).map(lambda value: {kind: value})
+    return valid | valid | st.builds(lambda value, more: {**more, kind: value}, malformed, objects)
+
+
+def union(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.one_of(*[value.map(lambda item, name=name: {name: item}) for name, value in members.items()])
+
+
+plain_texts = st.fixed_dictionaries({"text": any_text})
+bedrock_sources = union(
+    bytes=st.binary(max_size=9) | payloads,
+    s3Location=st.fixed_dictionaries({"uri": any_text}),
+    text=any_text,
+    content=st.lists(plain_texts | objects, max_size=3),
+    x=values,
+)
+bedrock_files = st.one_of(
+    converse("image", {"format": st.just("png") | any_text, "source": bedrock_sources}),
+    converse("document", {"format": st.sampled_from(["pdf", "txt"]), "name": any_text, "source": bedrock_sources}),
+    converse("audio", {"format": st.just("wav"), "source": bedrock_sources}),
+    converse("searchResult", {"title": any_text, "content": st.lists(plain_texts, max_size=2)}),
+)
+bedrock_results = converse(
+    "toolResult",
+    {
+        "toolUseId": any_text,
+        "content": st.lists(plain_texts | bedrock_files | converse("json", {"a": values}), max_size=3) | values,
+        "status": st.sampled_from(["success", "error"]),
+    },
+)
+bedrock_blocks = st.one_of(
+    plain_texts,
+    bedrock_files,
+    bedrock_results,
+    converse("toolUse", {"toolUseId": any_text, "name": any_text, "input": objects | values}),
+    converse(
+        "reasoningContent",
+        {
+            "reasoningText": st.fixed_dictionaries({"text": any_text}, optional={"signature": any_text}),
+            "redactedContent": st.binary(max_size=9),
+        },
+    ),
+    converse(
+        "citationsContent", {"content": st.lists(plain_texts, max_size=2), "citations": st.lists(objects, max_size=1)}
+    ),
+    converse("guardContent", {"text": plain_texts, "image": st.fixed_dictionaries({"source": bedrock_sources})}),
+    objects,
+)
+bedrock_contents = st.lists(bedrock_blocks, max_size=4) | st.lists(bedrock_results, max_size=3)
+bedrock_messages = message(["user", "assistant", "system"], bedrock_contents | st.none())
+
+ollama_calls = st.fixed_dictionaries(
+    {
+        "function": st.fixed_dictionaries(
+            {"name": tool_names}, optional={"arguments": objects | values, "index": values}
+        )
+    },
+    optional={"id": any_text, "x": values},
+)
+ollama_messages = st.one_of(
+    message(
+        ["user", "assistant", "system"],
+        any_text | st.none(),
+        {
+            "thinking": any_text | values,
+            "images": st.lists(payload_bytes, max_size=2) | values,
+            "tool_calls": st.lists(ollama_calls, max_size=3) | values,
+        },
+    ),
+    message(
+        ["tool"], any_text | st.none(), {"tool_name": tool_names | values, "tool_call_id": any_text, "name": any_text}
+    ),
+)
+
+mistral_blocks = st.one_of(
+    texts,
+    block("thinking", {"thinking": st.lists(texts | objects, max_size=3), "signature": any_text}),
+    block("document_url", {"document_url": payloads, "document_name": any_text}),
+    block("image_url", {"image_url": payloads}),
+    block("input_audio", {"input_audio": payloads}),
+    block("reference", {"reference_ids": st.lists(st.integers(0, 9), max_size=2)}),
+    openai_blocks,
+)
+mistral_messages = st.one_of(
+    message(["user", "system"], contents(mistral_blocks)),
+    message(
+        ["assistant"], contents(mistral_blocks), {"tool_calls": st.lists(calls, max_size=3), "prefix": st.booleans()}
+    ),
+    message(["tool"], contents(mistral_blocks), {"tool_call_id": any_text | values, "name": any_text}),
+)
+
 ANY_CONTENT = {
+    "mistral": mistral_messages,
+    "ollama": ollama_messages,
+    "bedrock": bedrock_messages,
+    "gemini": google_contents,
     "anthropic": anthropic_messages,
     "openai": openai_messages,
     "openai-responses": items,
@@ -497,6 +641,7 @@ def assert_converts(messages: list[dict[str, Any]], name: str) -> None:
                 or message.get("tool_calls")
                 or message.get("toolCalls")
                 or message.get("parts")
+                or message.get("images")
                 or (message["role"] == "tool" or (name, target) == ("ai-sdk-ui", "ai-sdk"))
             )
         again = to_messages(formats.read(output, target))
@@ -555,6 +700,69 @@ def test_langchain_messages_convert_to_every_format(messages: list[dict[str, Any
 @given(st.lists(ag_messages, max_size=4))
 def test_ag_ui_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
     assert_converts(messages, "ag-ui")
+
+
+@few_examples
+@given(st.lists(google_contents, max_size=4))
+def test_gemini_contents_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "gemini")
+
+
+@few_examples
+@given(st.lists(ollama_messages, max_size=4))
+def test_ollama_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "ollama")
+
+
+@few_examples
+@given(objects, ollama_messages.filter(lambda message: message["role"] == "assistant"))
+def test_ollama_responses_are_rebuilt(more: Any, answer: Any) -> None:
+    response = {**more, "message": answer, "done": True, "eval_count": 3}
+    response.pop("role", None)
+    (draft,) = to_messages(formats.read(response, "ollama"))
+    assert canonical_json(formats.response(draft)) == canonical_json(response)
+    assert canonical_json(formats.write([draft], "ollama")) == canonical_json([answer])
+
+
+@few_examples
+@given(st.lists(mistral_messages, max_size=4))
+def test_mistral_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(messages, "mistral")
+
+
+def with_bytes(value: Any) -> Any:
+    """Return a message in which base64 from JSON is bytes, as Bedrock's SDK needs it."""
+    return formats.write(to_messages(formats.read(value, "bedrock")), "bedrock")
+
+
+@few_examples
+@given(st.lists(bedrock_messages, max_size=4))
+def test_bedrock_messages_convert_to_every_format(messages: list[dict[str, Any]]) -> None:
+    assert_converts(with_bytes(messages), "bedrock")
+    json_before = json.dumps(messages, sort_keys=True, default=encode_bytes)
+    assert json.dumps(with_bytes(messages), sort_keys=True, default=encode_bytes) == json_before
+
+
+@few_examples
+@given(objects, bedrock_contents, objects)
+def test_bedrock_responses_are_rebuilt(more: Any, content: Any, usage: Any) -> None:
+    (message,) = with_bytes([{"role": "assistant", "content": content}])
+    response = {**more, "output": {"message": message}, "stopReason": "end_turn", "usage": usage}
+    response.pop("role", None)
+    (draft,) = to_messages(formats.read(response, "bedrock"))
+    assert canonical_json(formats.response(draft)) == canonical_json(response)
+    assert canonical_json(formats.write([draft], "bedrock")) == canonical_json([message])
+
+
+@few_examples
+@given(objects, google_contents, objects, objects | st.none())
+def test_gemini_responses_are_rebuilt(more: Any, content: Any, candidate: Any, usage: Any) -> None:
+    response = {**more, "candidates": [{**candidate, "content": content}, {}], "usageMetadata": usage}
+    response.pop("role", None)
+    content.pop("role", None)
+    (message,) = to_messages(formats.read(response, "gemini"))
+    assert canonical_json(formats.response(message)) == canonical_json(response)
+    assert canonical_json(formats.write([message], "gemini")) == canonical_json([{**content, "role": "model"}])
 
 
 @few_examples

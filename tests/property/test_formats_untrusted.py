@@ -42,6 +42,8 @@ keys = st.sampled_from(
         "toolCalls", "error", "activityType", "mimeType",
         "lc", "kwargs", "wrapper", "key", "entry", "invalid", "empty_lists", "string", "invalid_tool_calls", "base64",
         "part_kind", "tool_name", "prompt", "list", "item", "continues", "single", "url_safe", "transcript",
+        "functionCall", "function_response", "response", "inlineData", "thought", "no_id", "url_safe", "$bytes",
+        "toolUse", "toolResult", "reasoningContent", "image", "bytes",
     ]
 )  # fmt: skip
 words = st.sampled_from(
@@ -169,6 +171,17 @@ def test_the_tail_of_a_history_equals_its_end(history: list[Message], format: st
         (AttachmentPart(mime_type="image/png", data="AA==", native={"block": {"type": "text", "text": HIDDEN}, "at": []}), "user"),
         (AttachmentPart(mime_type="image/png", url="https://example.org/a.png", native={"block": {"type": "input_image", "image_url": "https://example.org/HIDDEN"}}), "user"),
         (DataPart(data="shown", native={"type": "text", "text": HIDDEN}), "user"),
+        (TextPart(text="shown", native={"functionCall": {"name": HIDDEN}}), "assistant"),
+        (TextPart(text="shown", native={"thought": True, "inlineData": {"data": HIDDEN}}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"block": {"functionCall": {"name": HIDDEN, "args": {"a": HIDDEN}}}, "no_id": True}), "assistant"),
+        (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"block": {"functionResponse": {"response": {"output": HIDDEN}}}}), "assistant"),
+        (ToolResultPart(call_id="c", tool="shown", text="shown", native={"block": {"functionResponse": {}}, "text": HIDDEN}), "user"),
+        (ToolResultPart(call_id="c", tool="shown", content=(TextPart(text="shown", native={"response": HIDDEN}), DataPart(native={"response": {"output": HIDDEN}})), native={}), "user"),
+        (TextPart(text="shown", native={"block": {"toolUse": {"toolUseId": "x", "name": HIDDEN}}, "at": []}), "assistant"),
+        (TextPart(text="shown", native={"block": {"guardContent": {"text": {"text": HIDDEN}}}, "at": [["x"]]}), "user"),
+        (ToolCallPart(call_id="c", tool="shown", arguments={}, native={"toolUseId": HIDDEN, "name": HIDDEN}), "assistant"),
+        (ToolResultPart(call_id="c", text="shown", native={"content": [{"text": HIDDEN}]}), "user"),
+        (AttachmentPart(mime_type="image/png", data="AA==", native={"block": {"inlineData": {"data": {"$bytes": HIDDEN}}, "text": HIDDEN}, "at": [["inlineData", "mimeType"]], "url_safe": True}), "user"),
     ],
 )  # fmt: skip
 def test_a_forged_remainder_is_omitted(part: Part, role: Any, format: str) -> None:

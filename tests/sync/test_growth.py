@@ -39,7 +39,7 @@ class Tool:
 
     def start(self):
         name = f"s{len(self.items)}"
-        self.items[name] = [{"start": name, "cwd": f"/work/{name}"}]
+        self.items[name] = [{"start": name, "cwd": f"/projects/{name}"}]
         return name
 
     def messages(self, name):

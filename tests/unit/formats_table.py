@@ -336,6 +336,125 @@ def _ag_ui() -> dict[str, Messages]:
     }
 
 
+def _gemini() -> dict[str, Messages]:
+    call = {"id": "c", "name": "f", "args": {"a": 1}}
+    text = {"text": "words"}
+
+    def content(role: str, *parts: dict[str, Any]) -> Messages:
+        return [{"role": role, "parts": list(parts)}]
+
+    def tool_exchange(**fields: Any) -> Messages:
+        result = {"id": "c", "name": "f", **fields}
+        return content("model", {"functionCall": call}) + content("user", {"functionResponse": result})
+
+    def blob(mime_type: str) -> dict[str, Any]:
+        return {"inlineData": {"mimeType": mime_type, "data": NEEDLE}}
+
+    def file(uri: str) -> Messages:
+        return content("user", {"fileData": {"mimeType": "image/png", "fileUri": uri}})
+
+    code = {"executableCode": {"language": "PYTHON", "code": NEEDLE}}
+    return {
+        "text": content("user", {"text": NEEDLE}),
+        "system message": content("system", {"text": NEEDLE}),
+        "reasoning": content("model", {"text": NEEDLE, "thought": True}, text),
+        "signature or encrypted reasoning": content("model", {**text, "thoughtSignature": NEEDLE}),
+        "tool call": content("model", {"functionCall": {**call, "args": {"a": NEEDLE}}}),
+        "tool call without an id": content("model", {"functionCall": {"name": "f", "args": {"a": NEEDLE}}}),
+        "tool result": tool_exchange(response={"output": NEEDLE}),
+        "tool result with data": tool_exchange(response={"a": [NEEDLE]}),
+        "image, as bytes": content("user", blob("image/png")),
+        "image, by URL": file(LINK),
+        "PDF, as bytes": content("user", blob("application/pdf")),
+        "audio": content("user", blob("audio/wav")),
+        "image in a tool result": tool_exchange(response={}, parts=[blob("image/png")]),
+        "file by provider id": file(f"https://generativelanguage.googleapis.com/v1beta/files/{NEEDLE}"),
+        "provider-executed call": content("model", code, text),
+    }
+
+
+def _bedrock() -> dict[str, Messages]:
+    payload = base64.b64decode(NEEDLE)
+    call = {"toolUseId": "c", "name": "f", "input": {"a": 1}}
+    text = {"text": "words"}
+
+    def tool_exchange(*content: dict[str, Any]) -> Messages:
+        return agent({"toolUse": call}) + user({"toolResult": {"toolUseId": "c", "content": list(content)}})
+
+    def file(kind: str, format: str, source: dict[str, Any]) -> dict[str, Any]:
+        return {kind: {"format": format, "source": source, **({"name": "a"} if kind == "document" else {})}}
+
+    image = file("image", "png", {"bytes": payload})
+    search = {"source": "s", "title": "t", "content": [{"text": NEEDLE}]}
+    citation = {"content": [text], "citations": [{"title": NEEDLE}]}
+    server_call = {"toolUse": {**call, "input": {"a": NEEDLE}, "type": "server_tool_use"}}
+    return {
+        "text": user({"text": NEEDLE}),
+        "system message": [{"role": "system", "content": [{"text": NEEDLE}]}],
+        "reasoning": agent({"reasoningContent": {"reasoningText": {"text": NEEDLE, "signature": "s"}}}, text),
+        "signature or encrypted reasoning": agent({"reasoningContent": {"redactedContent": payload}}, text),
+        "tool call": agent({"toolUse": {**call, "input": {"a": NEEDLE}}}),
+        "tool result": tool_exchange({"text": NEEDLE}),
+        "tool result with data": tool_exchange({"json": {"a": [NEEDLE]}}),
+        "image, as bytes": user(image),
+        "PDF, as bytes": user(file("document", "pdf", {"bytes": payload})),
+        "text document": user(file("document", "txt", {"text": NEEDLE})),
+        "audio": user(file("audio", "wav", {"bytes": payload})),
+        "image in a tool result": tool_exchange(image),
+        "search result in a tool result": tool_exchange({"searchResult": search}),
+        "file by provider id": user(file("image", "png", {"s3Location": {"uri": f"s3://bucket/{NEEDLE}"}})),
+        "guarded text": user({"guardContent": {"text": {"text": NEEDLE, "qualifiers": ["query"]}}}),
+        "citations": agent({"citationsContent": citation}),
+        "provider-executed call": agent(server_call, text),
+        "cache control, provider options": user({"cachePoint": {"type": "default", "ttl": NEEDLE}}, text),
+    }
+
+
+def _ollama() -> dict[str, Messages]:
+    def tool_exchange(arguments: dict[str, Any], content: str = "") -> Messages:
+        call = {"function": {"name": "f", "arguments": arguments}}
+        return [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": content, "tool_name": "f"},
+        ]
+
+    return {
+        "text": [{"role": "user", "content": NEEDLE}],
+        "system message": [{"role": "system", "content": NEEDLE}],
+        "reasoning": [{"role": "assistant", "content": "words", "thinking": NEEDLE}],
+        "tool call": tool_exchange({"a": NEEDLE}),
+        "tool result": tool_exchange({}, NEEDLE),
+        "image, as bytes": [{"role": "user", "content": "words", "images": [NEEDLE]}],
+    }
+
+
+def _mistral() -> dict[str, Messages]:
+    text = {"type": "text", "text": "words"}
+
+    def reasoning(text: str, **fields: str) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **fields}
+
+    examples = {
+        name: messages
+        for name, messages in _openai().items()
+        if name in ("text", "tool call", "tool result", "image, as bytes", "image, by URL")
+    }
+    return {
+        **examples,
+        "system message": [{"role": "system", "content": NEEDLE}],
+        "reasoning": agent(reasoning(NEEDLE), text),
+        "signature or encrypted reasoning": agent(reasoning("t", signature=NEEDLE), text),
+        "PDF, as bytes": user({"type": "document_url", "document_url": PDF}),
+        "PDF, by URL": user({"type": "document_url", "document_url": LINK}),
+        "image in a tool result": [
+            examples["tool call"][0],
+            {"role": "tool", "tool_call_id": "c", "content": [{"type": "image_url", "image_url": PNG}]},
+        ],
+        "file by provider id": user({"type": "file", "file_id": NEEDLE}),
+        "citations": agent(text, {"type": "reference", "reference_ids": [NEEDLE]}),
+    }
+
+
 def _recollect() -> dict[str, Messages]:
     call = {"kind": "tool_call", "call_id": "c", "tool": "f", "arguments": {"a": 1}}
 
@@ -376,6 +495,10 @@ EXAMPLES = {
     "pydantic-ai": _pydantic_ai(),
     "langchain": _langchain(),
     "ag-ui": _ag_ui(),
+    "gemini": _gemini(),
+    "bedrock": _bedrock(),
+    "ollama": _ollama(),
+    "mistral": _mistral(),
     "recollect": _recollect(),
 }
 
@@ -395,9 +518,13 @@ def to_messages(messages: Messages, name: str) -> list[Message]:
     ]
 
 
+def encode_bytes(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
 def carries(messages: Messages, source: str, target: str) -> bool:
     """Return whether the messages in the other format contain the text of the example."""
-    output = json.dumps(formats.write(to_messages(messages, source), target))
+    output = json.dumps(formats.write(to_messages(messages, source), target), default=encode_bytes)
     return NEEDLE in output or base64.b64encode(NEEDLE.encode()).decode() in output
 
 

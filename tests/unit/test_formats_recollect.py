@@ -188,7 +188,7 @@ def test_the_format_is_detected(message: dict[str, Any], format: str | None) -> 
         {"role": "assistant", "content": [{"type": "tool_use"}], "tool_calls": []},
         {"role": "user", "content": "hi", "unknown": 1},
         {"role": "user", "parts": []},
-        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "user", "parts": [{"text": "hi"}, {"kind": "text", "text": "hi"}]},
         {"role": "user", "parts": [{"type": "text", "text": "hi"}, {"kind": "text", "text": "hi"}]},
         {"role": "user", "parts": [5]},
         {"type": "message", "role": "assistant", "content": []},
@@ -243,13 +243,6 @@ def test_an_unknown_format_is_refused() -> None:
             UnknownFormat, match=r"Unknown message format .*\. Use one of: anthropic, openai, openai-re"
         ):
             formats.write([], name)  # pyright: ignore[reportArgumentType]
-
-
-def test_a_reserved_format_is_refused() -> None:
-    with pytest.raises(UnknownFormat, match=r"'gemini' is reserved for a later version\. Use one of: anthropic"):
-        formats.read({"role": "user", "content": "hi"}, "gemini")
-    with pytest.raises(UnknownFormat, match="reserved"):
-        formats.write([], "gemini")
 
 
 def test_the_error_for_a_missing_role_names_the_message() -> None:

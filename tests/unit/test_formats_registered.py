@@ -123,7 +123,6 @@ def test_messages_of_a_format_that_is_no_longer_installed_are_readable(session):
         ("absent", "'absent' is registered as 'script_format_absent', but importing it raised ModuleNotFoundError"),
         ("unfinished", "but has no read, write, response"),
         ("renamed", "but its NAME is 'other'"),
-        ("gemini", "is reserved for a later version"),
         ("scripts", "Use one of: .*recollect, absent, renamed, script, unfinished"),
     ],
 )

@@ -75,6 +75,34 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
             {"id": "m", "role": "assistant", "parts": [{"type": "tool-f", "toolCallId": call_id, "state": "input-available", "input": {}}]},
             {"id": "n", "role": "user", "parts": [{"type": "text", "text": "r"}]},
         ],
+        "gemini": [
+            {"role": "model", "parts": [{"functionCall": {"id": call_id, "name": "f", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"id": call_id, "name": "f", "response": {"output": "r"}}}]},
+        ],
+        "bedrock": [
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": call_id, "name": "f", "input": {}}}]},
+            {"role": "user", "content": [{"toolResult": {"toolUseId": call_id, "content": [{"text": "r"}]}}]},
+        ],
+        "ollama": [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": call_id, "function": {"name": "f", "arguments": {}}}]},
+            {"role": "tool", "content": "r", "tool_call_id": call_id},
+        ],
+        "mistral": [
+            {"role": "assistant", "content": "", "tool_calls": [{"id": call_id, "type": "function", "function": function}]},
+            {"role": "tool", "name": "f", "tool_call_id": call_id, "content": "r"},
+        ],
+        "recollect": [
+            {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
+            {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},
+        ],
+        **framework_exchange(call_id),
+    }  # fmt: skip
+
+
+def framework_exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the same in the formats of frameworks."""
+    function = {"name": "f", "arguments": "{}"}
+    return {
         "pydantic-ai": [
             {"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "f", "tool_call_id": call_id, "args": {}}]},
             {"kind": "request", "parts": [{"part_kind": "tool-return", "tool_name": "f", "tool_call_id": call_id, "content": "r"}]},
@@ -86,10 +114,6 @@ def exchange(call_id: str) -> dict[str, list[dict[str, Any]]]:
         "ag-ui": [
             {"id": "m", "role": "assistant", "toolCalls": [{"id": call_id, "type": "function", "function": function}]},
             {"id": "n", "role": "tool", "toolCallId": call_id, "content": "r"},
-        ],
-        "recollect": [
-            {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": call_id, "tool": "h", "arguments": {}}]},
-            {"role": "tool", "parts": [{"kind": "tool_result", "call_id": call_id, "text": "r"}]},
         ],
     }  # fmt: skip
 
@@ -253,12 +277,13 @@ def test_a_pinned_call_inside_a_compacted_range(session):
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name != "ai-sdk-ui"])
 def test_a_pair_that_the_cut_splits_is_reported(session, format):
-    session.append([*filler(40), call_message("x"), result_message("x"), *filler(5, "n")])
+    id = "call00001"  # which no format changes
+    session.append([*filler(40), call_message(id), result_message(id), *filler(5, "n")])
     assert session.history(format, last=5).repairs == []
     assert session.history(format, last=7).repairs == []
     (report,) = session.history(format, last=6).repairs
-    assert (report.kind, report.message, report.call_id) == ("split_pair", "1.42", "x")
-    assert report.sentence == "The call of tool result 'x' in message 1.42 is before the last 6 messages."
+    assert (report.kind, report.message, report.call_id) == ("split_pair", "1.42", id)
+    assert report.sentence == "The call of tool result 'call00001' in message 1.42 is before the last 6 messages."
 
 
 def test_a_call_id_that_the_format_changes_is_reported_with_its_message(session):

@@ -11,7 +11,9 @@ read in, and translated into the others.
     remainder.py       the provider-specific remainder: all fields besides the common ones
     display.py         the parts of a message as people see them
     common.py          the common fields, which have the same meaning in every format
+    alternation.py     translation for providers whose roles alternate
     attachments.py     images, documents and other files
+    byte_values.py     bytes in the messages of SDKs that use them
     boundaries.py      where the output of a format no longer depends on earlier messages
 
 They are imported when the first message is read or written: a command that lists sessions needs none of them.

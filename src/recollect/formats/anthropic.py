@@ -7,10 +7,11 @@ Messages that were read in this format are written back unaltered, valid or not:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from recollect.formats import attachments, boundaries, common
+from recollect.formats.alternation import BlockWriters, write_alternating
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
     BlockPath,
@@ -50,10 +51,11 @@ RULES = ProviderRules(
     alternates=True,
     user_first=True,
     no_blanks=True,
+    no_trailing_space=True,
     objects=True,
     call_id=re.compile(r"[a-zA-Z0-9_-]+"),
     parsed_blocks=frozenset({"text", "thinking", "tool_use", "tool_result"}),
-    length_stop=(("stop_reason",), frozenset({"max_tokens", "model_context_window_exceeded"})),
+    length_stop=((("stop_reason",),), frozenset({"max_tokens", "model_context_window_exceeded"})),
     hidden_keys=frozenset({"cache_control", "signature", "media_type", "title", "file_id", "is_error"}),
 )
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -120,16 +122,7 @@ def read(message: dict[str, Any]) -> list[Draft]:
 
 def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Write messages for the Messages API: those of this format unchanged, others translated."""
-    output: list[dict[str, Any]] = []
-    answers: list[Any] | None = None  # the API requires all results of one assistant message in the next message
-    for message in common.join_items(messages, "openai-responses"):
-        if message.role == "system" and message.format != NAME:
-            continue
-        if put(output, message.role, message.format, message.parts, message.native):
-            answers = None
-        elif message.role != "system":  # the API has a separate parameter for system messages
-            answers = _translate(message, output, answers)
-    return output
+    return write_alternating(messages, NAME, put, _BLOCKS)
 
 
 is_boundary = boundaries.make_boundary_test(write)
@@ -306,48 +299,6 @@ def _write_result(part: ToolResultPart) -> dict[str, Any]:
     return overlay(block, part.native)
 
 
-def _translate(message: Message, output: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
-    """Write a message of another format. Return the content list for the results of the next tool message."""
-    if message.role == "assistant":
-        return _translate_answer(message, output, answers)
-    results = [part for part in message.parts if type(part) is ToolResultPart]
-    content = _translate_content(message.parts)
-    if message.role == "tool" and results:
-        answers = _add_results(results, output, answers)
-        answers.extend(content)
-        return None if content else answers
-    if results or content:
-        blocks = [*map(_translate_result, results), *content]
-        output.append({"role": "user", "content": common.collapse_blocks(blocks)})
-        return None
-    return answers
-
-
-def _translate_answer(message: Message, output: list[dict[str, Any]], answers: list[Any] | None) -> list[Any] | None:
-    """Write an assistant message and its results; steps without results between them become one message."""
-    blocks: list[dict[str, Any]] = []
-    for step_parts, results in common.split_steps(message.parts):
-        blocks += _translate_parts(step_parts)
-        if not results:
-            continue
-        if blocks:
-            output.append({"role": "assistant", "content": common.collapse_blocks(blocks)})
-            blocks, answers = [], None
-        answers = _add_results(results, output, answers)
-    if not blocks:
-        return answers
-    output.append({"role": "assistant", "content": common.collapse_blocks(blocks)})
-    return None
-
-
-def _add_results(results: list[ToolResultPart], output: list[dict[str, Any]], answers: list[Any] | None) -> list[Any]:
-    if answers is None:
-        answers = []
-        output.append({"role": "user", "content": answers})
-    answers.extend(map(_translate_result, results))
-    return answers
-
-
 def _translate_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return texts that are not blank, and tool calls, as blocks."""
     blocks: list[dict[str, Any]] = []
@@ -362,7 +313,7 @@ def _translate_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _translate_content(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _translate_content(parts: Iterable[Part]) -> list[dict[str, Any]]:
     """Return texts that are not blank, and the files that the API accepts, as blocks."""
     blocks: list[dict[str, Any]] = []
     for part in parts:
@@ -399,7 +350,7 @@ def _translate_file(content: attachments.AttachmentContent) -> dict[str, Any] | 
     return {**block, "title": content.name} if content.name else block
 
 
-def _translate_result(part: ToolResultPart) -> dict[str, Any]:
+def _translate_result(part: ToolResultPart, _call: ToolCallPart | None) -> dict[str, Any]:
     content = (
         common.result_content(part)
         if part.content is None
@@ -411,6 +362,15 @@ def _translate_result(part: ToolResultPart) -> dict[str, Any]:
     return block
 
 
+def _translate_message(role: Role, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"role": role, "content": common.collapse_blocks(blocks) if blocks else blocks}
+
+
 def _call_id(call_id: str) -> str:
     """Return a call id in the characters that the API accepts, the same for a call and its result."""
     return call_id if _is_valid_call_id(call_id) else _replace_invalid("_", call_id) or "_"
+
+
+_BLOCKS = BlockWriters(
+    message=_translate_message, answer=_translate_parts, content=_translate_content, result=_translate_result
+)

@@ -71,12 +71,17 @@ def read_common(message: dict[str, Any]) -> list[Draft]:
 
 
 def make_put(
-    name: str, put_own: PutParts, put_unformatted: PutParts, *, separate_role: Role | None = None
+    name: str,
+    put_own: PutParts,
+    put_unformatted: PutParts,
+    *,
+    separate_role: Role | None = None,
+    text_message: Callable[[Role, str], dict[str, Any]] = lambda role, text: {"role": role, "content": text},
 ) -> PutMessage:
     """Return the put() of a format, from functions for messages of this format and for those without a format.
 
     put() is called for every message of a history, so it writes a role with a string, by far the most common message,
-    directly. A message without a format is excepted if its role is `separate_role`.
+    directly, as `text_message` writes it. A message without a format is excepted if its role is `separate_role`.
     """
 
     def put(
@@ -96,7 +101,7 @@ def make_put(
         ):
             part = parts[0]  # a tool message without a tool call id is invalid in every format
             if type(part) is TextPart and part.native is None:
-                output.append({"role": role, "content": part.text})
+                output.append(text_message(role, part.text))
                 return True
         return (put_unformatted if source_format is None else put_own)(output, role, parts, native)
 

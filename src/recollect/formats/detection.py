@@ -10,18 +10,20 @@ from collections.abc import Iterable
 from typing import Any, get_args
 
 from recollect.errors import AmbiguousFormat, format_value
+from recollect.formats.byte_values import BYTES
 from recollect.formats.common import MESSAGE_FIELDS, TEXT_FIELDS
 from recollect.formats.remainder import is_dict, is_list
 from recollect.model.message import BuiltInFormat
 
 FORMATS: tuple[str, ...] = get_args(BuiltInFormat)
-RESERVED_NAMES = ("gemini",)
 
 _ANTHROPIC, _OPENAI, _RESPONSES, _RECOLLECT = "anthropic", "openai", "openai-responses", "recollect"
 _AI_SDK, _AI_SDK_UI = "ai-sdk", "ai-sdk-ui"
 _PYDANTIC_AI = "pydantic-ai"
 _LANGCHAIN = "langchain"
 _AG_UI = "ag-ui"
+_GEMINI, _BEDROCK, _OLLAMA = "gemini", "bedrock", "ollama"
+_MISTRAL = "mistral"
 _OPENAI_ROLES = frozenset({"developer", "tool", "function"})
 _OPENAI_FIELDS = frozenset(
     {"tool_calls", "tool_call_id", "refusal", "function_call", "annotations", "audio", "name"}
@@ -66,6 +68,8 @@ _BLOCK_TYPES: dict[str, tuple[tuple[str, str | None], ...]] = {
     "tool_reference": ((_ANTHROPIC, None),),
     "image": ((_ANTHROPIC, "source"), (_AI_SDK, "image")),
     "document": ((_ANTHROPIC, "source"),),
+    "reference": ((_MISTRAL, "reference_ids"),),
+    "document_url": ((_MISTRAL, "document_url"),),
     "image_url": ((_OPENAI, "image_url"),),
     "input_audio": ((_OPENAI, "input_audio"),),
     "file": ((_OPENAI, "file"), (_AI_SDK, "data")),
@@ -86,6 +90,18 @@ _TEXT_FIELDS = {
     "prompt_cache_breakpoint": _OPENAI,
     "providerOptions": _AI_SDK,
 }
+GEMINI_RESPONSE_FIELDS = frozenset(
+    {"candidates", "usageMetadata", "usage_metadata", "promptFeedback", "prompt_feedback"}
+)
+GEMINI_PARTS = frozenset(
+    {"text", "inlineData", "inline_data", "fileData", "file_data", "functionCall", "function_call"}
+    | {"functionResponse", "function_response", "executableCode", "executable_code", "codeExecutionResult"}
+    | {"code_execution_result", "toolCall", "tool_call", "toolResponse", "tool_response"}
+)
+_BEDROCK_BLOCKS = frozenset(
+    {"text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent", "cachePoint"}
+    | {"reasoningContent", "citationsContent", "searchResult", "toolAddition", "toolRemoval"}
+)
 _MESSAGE_FIELDS = {"providerOptions": _AI_SDK, "toolInvocations": _AI_SDK_UI, "experimental_attachments": _AI_SDK_UI}
 
 
@@ -94,6 +110,8 @@ def detect_format(message: dict[str, Any]) -> str | None:
     content, role, kind = message.get("content"), message.get("role"), message.get("type")
     if role is None and (message.get("object") == "chat.completion" or "choices" in message):
         return _OPENAI
+    if (name := _detect_untyped(message)) is not None:
+        return name
     if (type(kind) is str and kind in _ITEM_TYPES) or message.get("object") == "response":
         return _RESPONSES
     framework = _detect_framework(message)
@@ -143,6 +161,50 @@ def _is_ag_ui(message: dict[str, Any]) -> bool:
         return True
     sources = [block.get("source") for block in content if is_dict(block)] if is_list(content) else []
     return any(is_dict(source) and "value" in source for source in sources)
+
+
+def _detect_untyped(message: dict[str, Any]) -> str | None:
+    """Return the format of a message or a response that has no field `type` and is not OpenAI's."""
+    if _is_gemini(message):
+        return _GEMINI
+    output = message.get("output")
+    if "role" not in message and "type" not in message and is_dict(output) and "message" in output:
+        return _BEDROCK
+    if _is_ollama(message):
+        return _OLLAMA
+    return _MISTRAL if type(message.get("prefix")) is bool and "role" in message else None
+
+
+def _is_gemini(message: dict[str, Any]) -> bool:
+    """Return whether this is a content with parts of Google, or a complete response."""
+    role, parts = message.get("role"), message.get("parts")
+    if "parts" not in message:
+        return role is None and "type" not in message and not GEMINI_RESPONSE_FIELDS.isdisjoint(message)
+    if not is_list(parts):
+        return role == "model" and parts is None
+    if not all(is_dict(part) and part.keys().isdisjoint(("type", "kind")) for part in parts):
+        return False
+    return role == "model" or any(not GEMINI_PARTS.isdisjoint(part) for part in parts)
+
+
+def _is_ollama(message: dict[str, Any]) -> bool:
+    """Return whether this is a message with fields of Ollama, or a complete response."""
+    if "role" not in message:
+        return is_dict(message.get("message")) and "done" in message
+    images, calls = message.get("images"), message.get("tool_calls")
+    if type(message.get("thinking")) is str or "tool_name" in message:
+        return type(message.get("content")) is str or "content" not in message
+    if (
+        is_list(images)
+        and images
+        and all(type(image) is str or (is_dict(image) and BYTES in image) for image in images)
+    ):
+        return True
+    return is_list(calls) and any(
+        is_dict(call) and "type" not in call and is_dict(function := call.get("function"))
+        and is_dict(function.get("arguments"))
+        for call in calls
+    )  # fmt: skip
 
 
 def has_response_items(messages: Iterable[Any]) -> bool:
@@ -207,7 +269,9 @@ def _block_formats(blocks: list[Any]) -> list[str | None]:
         if not is_dict(block):
             continue
         kind = block.get("type")
-        if kind != "text":
+        if "type" not in block and not _BEDROCK_BLOCKS.isdisjoint(block):
+            votes.append(_BEDROCK)
+        elif kind != "text":
             votes.append(_block_format(kind, block))
         elif len(block) > len(TEXT_FIELDS):
             votes.append(next((_TEXT_FIELDS[field] for field in block if field in _TEXT_FIELDS), None))
@@ -217,6 +281,8 @@ def _block_formats(blocks: list[Any]) -> list[str | None]:
 def _block_format(kind: Any, block: dict[str, Any]) -> str | None:
     if type(kind) is not str:
         return None
+    if kind == "thinking" and is_list(block.get("thinking")):
+        return _MISTRAL
     if kind not in _BLOCK_TYPES:
         return _ANTHROPIC if kind.endswith("_tool_result") else None
     return next((name for name, field in _BLOCK_TYPES[kind] if field is None or field in block), None)

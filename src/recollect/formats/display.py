@@ -106,7 +106,8 @@ def is_truncated(message: Draft | Message) -> bool:
     length_stop = formats.load_rules(message.format).length_stop if message.format in formats.PROVIDERS else None
     if length_stop is None:
         return False
-    path, values = length_stop
+    paths, values = length_stop
     # A message that is itself the whole response has its fields directly; earlier versions had no "fields".
-    reason = value_at(stored_response(native) or native.get("fields", native), path)
-    return type(reason) is str and reason in values
+    response = stored_response(native) or native.get("fields", native)
+    reasons = [value_at(response, path) for path in paths]
+    return any(type(reason) is str and reason in values for reason in reasons)

@@ -53,7 +53,7 @@ NAME = "langchain"
 RULES = ProviderRules(
     NAME,
     calls_field="tool_calls",
-    length_stop=(("response_metadata", "finish_reason"), frozenset({"length", "MAX_TOKENS"})),
+    length_stop=((("response_metadata", "finish_reason"),), frozenset({"length", "MAX_TOKENS"})),
     hidden_keys=frozenset(
         {"response_metadata", "usage_metadata", "artifact", "example", "chunk_position", "index", "mime_type"}
         | {"source_type", "signature", "string", "entry", "invalid"}

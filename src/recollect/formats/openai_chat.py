@@ -56,7 +56,7 @@ RULES = ProviderRules(
     call_id=re.compile(r".{1,40}", re.DOTALL),
     calls_field="tool_calls",
     content_fields=("refusal", "audio", "function_call"),
-    length_stop=(("choices", 0, "finish_reason"), frozenset({"length"})),
+    length_stop=((("choices", 0, "finish_reason"),), frozenset({"length"})),
     hidden_keys=frozenset({"cache_control", "encrypted_content"}),
 )
 _FIELD = "field"  # the path of a text outside the content, such as a refusal
@@ -140,7 +140,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
         if tool_files and not any(type(part) is ToolResultPart for part in message.parts):
             _flush_tool_files(output, tool_files)
         if not put(output, message.role, message.format, message.parts, message.native):
-            _translate(message, output, tool_files)
+            translate(message, output, tool_files)
     _flush_tool_files(output, tool_files)
     return output
 
@@ -148,7 +148,7 @@ def write(messages: Sequence[Message]) -> list[dict[str, Any]]:
 is_boundary = boundaries.make_boundary_test(write)
 
 
-_put_verified = common.make_verified_put(lambda role, parts, native: [_write_own(role, parts, native)], read)
+_put_verified = common.make_verified_put(lambda role, parts, native: [write_own(role, parts, native)], read)
 
 
 def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> bool:
@@ -156,7 +156,7 @@ def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], na
     if not _put_verified(output, role, parts, native):
         return False
     if native is not None and stored_response(native) is not None:
-        output[-1] = _input_fields(output[-1])
+        output[-1] = input_fields(output[-1])
     return True
 
 
@@ -172,7 +172,7 @@ def response(message: Draft | Message) -> dict[str, Any] | None:
     first, *others = response_fields["choices"]
     return {
         **response_fields,
-        "choices": [{**first, "message": _write_own(message.role, message.parts, native)}, *others],
+        "choices": [{**first, "message": write_own(message.role, message.parts, native)}, *others],
     }
 
 
@@ -293,7 +293,7 @@ def _call_remainder(call: dict[str, Any], function: dict[str, Any], *, custom: b
     return native or None
 
 
-def _write_own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
+def write_own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any]:
     """Return a message of this format unchanged."""
     first = parts[0] if parts and role == "tool" else None
     if type(first) is ToolResultPart:
@@ -341,7 +341,7 @@ def _write_result(part: ToolResultPart, native: dict[str, Any]) -> dict[str, Any
     return overlay(output, native.get("fields"))
 
 
-def _input_fields(message: dict[str, Any]) -> dict[str, Any]:
+def input_fields(message: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a response's message that the API accepts as input."""
     output = {"role": message["role"], "content": message.get("content")}
     for name in ("tool_calls", "refusal", "function_call"):
@@ -385,15 +385,18 @@ def _write_call(part: ToolCallPart) -> dict[str, Any]:
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
 
 
-def _flush_tool_files(output: list[dict[str, Any]], tool_files: list[dict[str, Any]]) -> None:
+def _flush_tool_files(output: list[dict[str, Any]], tool_files: list[dict[str, Any]] | None) -> None:
     """Write the files of tools as a user message, because a tool message may not contain them."""
     if tool_files:
         output.append({"role": "user", "content": list(tool_files)})
         tool_files.clear()
 
 
-def _translate(message: Message, output: list[dict[str, Any]], tool_files: list[dict[str, Any]]) -> None:
-    """Write a message of another format, its tool results as separate messages."""
+def translate(message: Message, output: list[dict[str, Any]], tool_files: list[dict[str, Any]] | None) -> None:
+    """Write a message of another format, its tool results as separate messages.
+
+    Files of results are added to `tool_files`; if it is None, the results contain them.
+    """
     if message.role == "assistant":
         for step_parts, results in common.split_steps(message.parts):
             _flush_tool_files(output, tool_files)
@@ -405,17 +408,23 @@ def _translate(message: Message, output: list[dict[str, Any]], tool_files: list[
     content = common.readable_blocks(message.parts) if message.role == "system" else _translate_content(message.parts)
     if content:
         role = "system" if message.role == "system" else "user"
-        output.append({"role": role, "content": common.collapse_blocks([*tool_files, *content])})
-        tool_files.clear()
+        output.append({"role": role, "content": common.collapse_blocks([*(tool_files or ()), *content])})
+        if tool_files:
+            tool_files.clear()
 
 
 def _translate_results(
-    results: list[ToolResultPart], output: list[dict[str, Any]], tool_files: list[dict[str, Any]]
+    results: list[ToolResultPart], output: list[dict[str, Any]], tool_files: list[dict[str, Any]] | None
 ) -> None:
     for part in results:
-        output.append({"role": "tool", "tool_call_id": part.call_id, "content": common.result_content(part)})
-        if part.content is not None:
-            tool_files += [block for piece in part.content if (block := _translate_attachment(piece)) is not None]
+        content = common.result_content(part)
+        pieces = [] if part.content is None else [_translate_attachment(piece) for piece in part.content]
+        files = [block for block in pieces if block is not None]
+        if tool_files is not None:
+            tool_files += files
+        elif files:
+            content = [*(content if type(content) is list else []), *files]
+        output.append({"role": "tool", "tool_call_id": part.call_id, "content": content})
 
 
 def _assistant_message(content: list[dict[str, Any]], calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

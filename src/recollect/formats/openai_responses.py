@@ -63,7 +63,7 @@ RULES = ProviderRules(
     call_id=re.compile(r".{1,64}", re.DOTALL),
     own_outputs=True,
     reasoning_alone=True,
-    length_stop=(("incomplete_details", "reason"), frozenset({"max_output_tokens"})),
+    length_stop=((("incomplete_details", "reason"),), frozenset({"max_output_tokens"})),
     hidden_keys=frozenset({"encrypted_content", "phase", "logprobs", "role", "output_format"}),
 )
 _ITEMS, _COUNT, _FIELDS, _SHAPE = "items", "count", "fields", "content"

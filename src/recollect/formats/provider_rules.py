@@ -19,13 +19,17 @@ class ProviderRules(NamedTuple):
     user_first: bool = False
     """The first message is a user message."""
     no_blanks: bool = False
-    """No text is empty or whitespace, and the history does not end with whitespace."""
+    """No text is empty or whitespace."""
+    no_trailing_space: bool = False
+    """The last message of the assistant does not end with whitespace."""
     results_apart: bool = True
     """Results are not in the message of their calls, and come directly after it."""
+    answered_results: bool = False
+    """A message of the assistant follows results before one of the user."""
     objects: bool = False
     """The arguments of a call are a JSON object."""
-    unique: Literal["message", "history"] = "history"
-    """The scope in which a call id is unique."""
+    unique: Literal["message", "history"] | None = "history"
+    """The scope in which a call id is unique; None if calls need no ids."""
     call_id: re.Pattern[str] | None = None
     """The pattern of a call id; None if any non-empty text is accepted."""
     own_outputs: bool = False
@@ -43,9 +47,14 @@ class ProviderRules(NamedTuple):
     """Fields that carry content if a message has no part."""
     marked_steps: str | None = None
     """The format whose messages have marks between the steps of an answer."""
-    length_stop: tuple[tuple[str | int, ...], frozenset[str]] | None = None
-    """The field of a response, and its values, that report an answer cut off at its length limit. The response may be
-    the message itself."""
+    bare_fields: frozenset[str] | None = None
+    """Fields that only describe other content: the provider refuses a block that has nothing else. None if its blocks
+    have a type."""
+    system_apart: bool = False
+    """Instructions are a parameter of the request: no message has the role system."""
+    length_stop: tuple[tuple[tuple[str | int, ...], ...], frozenset[str]] | None = None
+    """The field of a response, in each spelling, and its values, that report an answer cut off at its length limit.
+    The response may be the message itself."""
     hidden_keys: frozenset[str] = frozenset()
     """Fields that hold nothing that a model reads, such as signatures: people need not see them."""
 

@@ -52,7 +52,7 @@ from recollect.model.message import (
 NAME = "pydantic-ai"
 RULES = ProviderRules(
     NAME,
-    length_stop=(("finish_reason",), frozenset({"length"})),
+    length_stop=((("finish_reason",),), frozenset({"length"})),
     hidden_keys=frozenset(
         {"kind", "part_kind", "tool_kind", "timestamp", "outcome", "state", "scope", "dynamic_ref", "context_id"}
         | {"usage", "model_name", "model_id", "provider_name", "provider_url", "provider_response_id"}

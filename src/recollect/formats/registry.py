@@ -15,7 +15,8 @@ import msgspec
 from recollect.errors import InvalidValue, UnknownFormat, format_value
 from recollect.formats import anthropic, common, openai_chat, recollect_format
 from recollect.formats.boundaries import BoundaryTest, no_message
-from recollect.formats.detection import FORMATS, RESERVED_NAMES, detect_format, has_response_items
+from recollect.formats.byte_values import to_tagged_json
+from recollect.formats.detection import FORMATS, detect_format, has_response_items
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import has_remainder, is_dict, is_list, without_remainder
 from recollect.model.json import copy_json_data, decode_as, encode, to_json_data
@@ -57,6 +58,10 @@ _MODULES: dict[str, str] = {
     "pydantic-ai": "pydantic_ai",
     "langchain": "langchain",
     "ag-ui": "ag_ui",
+    "gemini": "gemini",
+    "bedrock": "bedrock",
+    "ollama": "ollama",
+    "mistral": "mistral",
     "recollect": "recollect_format",
 }
 """The module of each format, which is imported on first use."""
@@ -67,7 +72,7 @@ _loaded_modules: dict[str, FormatModule] = {
     recollect_format.NAME: recollect_format,
 }
 _ITEMS = "openai-responses"
-_SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk"})
+_SAME_TEXT_SHAPE = frozenset({anthropic.NAME, openai_chat.NAME, _ITEMS, "ai-sdk", "ollama", "mistral"})
 """The formats in which a role with a string has no remainder."""
 
 PROVIDERS = tuple([name for name in FORMATS if name != recollect_format.NAME])
@@ -284,10 +289,6 @@ def load_module(format: str | None) -> FormatModule:
         loaded_module: Any = importlib.import_module(f"recollect.formats.{_MODULES[format]}")
         _loaded_modules[format] = loaded_module
         return loaded_module
-    if isinstance(format, str) and format in RESERVED_NAMES:
-        names = ", ".join(_known_names())
-        reason = f"The format {format_value(format)} is reserved for a later version. Use one of: {names}."
-        raise UnknownFormat(reason, format=format, known=_known_names())
     if isinstance(format, str) and format in _registered_names():
         return _load_registered(format)
     raise UnknownFormat(format=format, known=_known_names())
@@ -298,7 +299,7 @@ def _registered_names() -> frozenset[str]:
     """Return the names of the formats that other distributions register, read once: it takes 30 ms."""
     from importlib.metadata import entry_points  # noqa: PLC0415  only for a name that is not built in
 
-    return entry_points(group=GROUP).names - {*FORMATS, *RESERVED_NAMES}  # pyright: ignore[reportReturnType]
+    return entry_points(group=GROUP).names - set(FORMATS)  # pyright: ignore[reportReturnType]
 
 
 def _known_names() -> tuple[str, ...]:
@@ -368,7 +369,7 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
     framework = _module_of_object(value)
     if framework is not None:
         value, module = framework.dump(value), module or framework
-    message = to_json_data(value, "message")
+    module, message = _detect_module(value) if module is None else (module, _to_json(value, module))
     if type(value).__module__.startswith("openai."):
         message = _without_sdk_fields(message)
     if not is_dict(message):
@@ -376,10 +377,30 @@ def _read_one(value: Any, module: FormatModule | None) -> list[Draft]:
             f"A message must be a dict or an object of a provider's SDK, got {type(value).__name__}. Write "
             '{"role": "user", "content": ...}.'
         )
-    if module is not None:
-        return module.read(message)
-    detected_name = detect_format(message)
-    return common.read_common(message) if detected_name is None else load_module(detected_name).read(message)
+    return common.read_common(message) if module is None else module.read(message)
+
+
+def _to_json(value: Any, module: FormatModule | None) -> Any:
+    """Return a message as JSON data. A format whose messages may contain bytes converts them itself."""
+    to_json = getattr(module, "to_json", None)
+    return to_json_data(value, "message") if to_json is None else to_json(value)
+
+
+def _detect_module(value: Any) -> tuple[FormatModule | None, Any]:
+    """Return the module of a message's format (None if it is equal in every format), and the message as JSON data."""
+    error = None
+    try:
+        message = to_json_data(value, "message")
+    except InvalidValue as problem:
+        error, message = problem, to_tagged_json(value)  # its bytes may be those of a format that accepts them
+    is_mistral = type(value).__module__.startswith("mistralai.")  # its objects are like OpenAI's
+    name = "mistral" if is_mistral else detect_format(message) if is_dict(message) else None
+    module = None if name is None else load_module(name)
+    if module is not None and hasattr(module, "to_json"):
+        return module, _to_json(value, module)
+    if error is not None:
+        raise error
+    return module, message
 
 
 def _module_of_object(value: Any) -> Any:

@@ -7,6 +7,7 @@ provider takes); roles (consecutive messages of one role are joined, and a user 
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +50,10 @@ def clean_messages(messages: Sequence[Message], rules: ProviderRules, repairs: l
     answered_ids = {part.call_id for message in messages for part in message.parts if is_result(part)}
     view_messages: list[Message] = []
     for message in messages:
-        if message.role == "system" and not _is_rendered(message, rules):
+        if message.role == "system" and (rules.system_apart or not _is_rendered(message, rules)):
+            if rules.system_apart and message.format == rules.format:
+                sentence = f"Message {message.id} has the role system, which the provider refuses: omitted."
+                repairs.append(Repair(kind="wrong_role", message=message.id, sentence=sentence))
             continue  # not rendered as a message: the messages around it are adjacent for the provider
         view = _drop_unreadable_calls(message, rules, repairs)
         view = _repair_parts(view, rules, answered_ids, repairs)
@@ -194,7 +198,7 @@ def drop_trailing_reasoning(messages: list[Message], rules: ProviderRules, repai
 
 
 def strip_trailing_space(messages: list[Message], rules: ProviderRules, repairs: list[Repair]) -> list[Message]:
-    """Strip whitespace from the end of the last assistant message, which Anthropic refuses."""
+    """Strip whitespace from the end of the last assistant message, which some providers refuse."""
     last_index = next((index for index in range(len(messages) - 1, -1, -1) if messages[index].role != "system"), None)
     if last_index is None or messages[last_index].role != "assistant":
         return messages
@@ -249,6 +253,12 @@ def _split_steps(message: Message, rules: ProviderRules) -> list[Message]:
         if results:
             steps.append(replace(message, role="tool", parts=tuple(results), native=None))
     return steps
+
+
+def _short_id(id: str, used_ids: set[str]) -> str:
+    """Return nine letters and digits, which every provider accepts."""
+    digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+    return digest if digest not in used_ids else _short_id(id + "_", used_ids)
 
 
 class _ToolCallRepair:
@@ -306,7 +316,8 @@ class _ToolCallRepair:
         new_id = f"{stem}_{message.branch}_{message.position}_{inner}"
         while new_id in used_ids:
             new_id += "_"
-        return new_id
+        pattern = self.rules.call_id
+        return new_id if pattern is None or pattern.fullmatch(new_id) else _short_id(new_id, used_ids)
 
     def place_results(self) -> None:
         """Move results that are not directly after their call there, and add results for calls without one."""
@@ -434,13 +445,13 @@ def join_roles(messages: Sequence[Message], rules: ProviderRules, repairs: list[
     run: list[Message] = []
     for message in messages:
         if run and provider_role(message.role) != provider_role(run[-1].role):
-            result += _join_run(run, rules.format, repairs)
+            result += _join_run(run, result, rules.format, repairs)
             run = []
         run.append(message)
-    return result + _join_run(run, rules.format, repairs)
+    return result + _join_run(run, result, rules.format, repairs)
 
 
-def _join_run(run: list[Message], format: str, repairs: list[Repair]) -> list[Message]:
+def _join_run(run: list[Message], before: list[Message], format: str, repairs: list[Repair]) -> list[Message]:
     if len(run) < 2 or run[0].role == "system":  # noqa: PLR2004  a single message needs no joining
         return run
     if all(is_joined_by_writing(item.role, item.parts, is_own=item.format == format) for item in run):
@@ -450,15 +461,15 @@ def _join_run(run: list[Message], format: str, repairs: list[Repair]) -> list[Me
         ids = ", ".join(message.id for message in stored_messages)
         sentence = f"Messages {ids} have the same role: joined."
         repairs.append(Repair(kind="same_role", message=stored_messages[0].id, sentence=sentence))
-    return [_merge_run(run, format)]
+    return [_merge_run(run, before[-1:], format)]
 
 
-def _merge_run(run: list[Message], format: str) -> Message:
-    """Return one message with the parts of all, results first."""
+def _merge_run(run: list[Message], before: list[Message], format: str) -> Message:
+    """Return one message with the parts of all, results first; their calls are in the message before it, if any."""
     parts: list[Part] = []
     fields: dict[str, Any] = {}
     for message in run:
-        for draft in _in_format(message, format):
+        for draft in _in_format(message, before, format):
             parts += draft.parts
             message_fields = (draft.native or {}).get("fields")
             fields = {**message_fields, **fields} if type(message_fields) is dict else fields
@@ -471,11 +482,13 @@ def _merge_run(run: list[Message], format: str) -> Message:
     )
 
 
-def _in_format(message: Message, format: str) -> Sequence[Message | Draft]:
-    """Return a message converted to a format, by rendering it and reading the result."""
+def _in_format(message: Message, before: list[Message], format: str) -> Sequence[Message | Draft]:
+    """Return a message converted to a format, by rendering it after its calls and reading the result."""
     if message.format == format:
         return (message,)
-    return formats.read(formats.write([message], format), format)
+    calls = before if any(is_result(part) for part in message.parts) else []
+    output = formats.write([*calls, message], format)
+    return formats.read(output[len(formats.write(calls, format)) :], format)
 
 
 def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Message]:
@@ -490,6 +503,22 @@ def start_with_user(messages: list[Message], repairs: list[Repair]) -> list[Mess
     )
     index = messages.index(first)
     return [*messages[:index], opening, *messages[index:]]
+
+
+RESULTS_ANSWER = "OK"
+
+
+def answer_results(messages: Sequence[Message], repairs: list[Repair]) -> list[Message]:
+    """Insert a short answer between results and a message of the user."""
+    view: list[Message] = []
+    for message in messages:
+        if message.role == "user" and view and view[-1].role == "tool":
+            sentence = f"Message {message.id} follows results of tools: an answer was added before it."
+            repairs.append(Repair(kind="same_role", message=message.id, sentence=sentence))
+            parts = (TextPart(text=RESULTS_ANSWER),)
+            view.append(SyntheticMessage(message.branch, message.position, "assistant", parts, message.created_at_ms))
+        view.append(message)
+    return view
 
 
 def repair_history(messages: Sequence[Message], format: str) -> tuple[Sequence[Message], list[Repair]]:
@@ -527,6 +556,8 @@ def repair_messages(messages: Sequence[Message], rules: ProviderRules) -> tuple[
         view = join_roles(view, rules, repairs)
     if rules.user_first:
         view = start_with_user(view, repairs)
-    if rules.no_blanks:
+    if rules.answered_results:
+        view = answer_results(view, repairs)
+    if rules.no_trailing_space:
         view = strip_trailing_space(view, rules, repairs)
     return view, repairs

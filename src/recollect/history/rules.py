@@ -60,11 +60,18 @@ def find_part_problem(
         if state != "completed" and not _has_json_arguments(part) and part.call_id not in answered_ids:
             return "partial_call"
         return "arguments" if rules.objects and is_own and type(part.arguments) is not dict else None
+    if is_own and rules.bare_fields is not None and type(part) is DataPart and _has_only(part, rules.bare_fields):
+        return "unreadable_block"
     if is_own and rules.parsed_blocks is not None:
         is_malformed = type(part) is DataPart and _block_type(part) in rules.parsed_blocks
         if is_malformed or (role != "assistant" and is_reasoning(part)):
             return "unreadable_block"
     return None
+
+
+def _has_only(part: DataPart, fields: frozenset[str]) -> bool:
+    """Return whether a block has no value besides those of some fields."""
+    return type(part.native) is dict and all(value is None or name in fields for name, value in part.native.items())
 
 
 def _block_type(part: DataPart) -> str | None:
@@ -88,6 +95,7 @@ class UsedCallIds:
     def __init__(self, rules: ProviderRules) -> None:
         self.ids: set[str] = set()
         self._is_per_message = rules.unique == "message"
+        self._is_unique = rules.unique is not None
         self._matches = None if rules.call_id is None else rules.call_id.fullmatch
 
     def begin_message(self) -> None:
@@ -97,6 +105,6 @@ class UsedCallIds:
 
     def accepts(self, call_id: str) -> bool:
         """Return whether the provider accepts this id for the next call."""
-        if not call_id or call_id in self.ids:
+        if not call_id or (self._is_unique and call_id in self.ids):
             return False
         return self._matches is None or self._matches(call_id) is not None

@@ -11,6 +11,7 @@ from recollect.formats import common
 from recollect.model.message import DataPart, Message, Part, ReasoningPart, Repair, ToolCallPart, ToolResultPart
 
 _REASONING_TYPES = frozenset({"redacted_thinking"})
+_REASONING_BLOCK = "reasoningContent"  # of Bedrock, whose blocks have no type
 
 PartIndex = tuple[int, int]
 """The index of a message in a list, and of a part in it."""
@@ -41,8 +42,10 @@ def is_reasoning(part: Part) -> bool:
     if type(part) is ReasoningPart:
         return True
     native = part.native if type(part) is DataPart else None
-    kind = native.get("type") if type(native) is dict else None
-    return type(kind) is str and kind in _REASONING_TYPES
+    if type(native) is not dict:
+        return False
+    kind = native.get("type")
+    return (type(kind) is str and kind in _REASONING_TYPES) or _REASONING_BLOCK in native
 
 
 def calls_of(message: Message) -> list[int]:

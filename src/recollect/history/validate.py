@@ -36,18 +36,21 @@ class ProviderValidator:
     def __init__(self, rules: ProviderRules) -> None:
         self.rules = rules
         self._format, self._results_apart, self._own_outputs = rules.format, rules.results_apart, rules.own_outputs
-        self._observes_roles = rules.alternates or rules.user_first or rules.no_blanks
+        self._observes_roles = rules.alternates or rules.user_first or rules.no_trailing_space or rules.answered_results
         self._open_calls: set[str] = set()
         self._call_types: dict[str, str] = {}  # by call id, of open calls that are not function calls
         self._used_ids = conditions.UsedCallIds(rules)
         self._last_role: str | None = None
         self._last_parts: PartSequence = ()
         self._last_is_joined = False
+        self._follows_results = False
 
     def accepts(
         self, role: str, source_format: str | None, parts: PartSequence, native: dict[str, Any] | None, state: str
     ) -> bool:
         """Validate the next message. Return whether the history up to it needs no repair, apart from open calls."""
+        if role == "system" and self.rules.system_apart and source_format == self._format:
+            return False
         if native is not None and conditions.has_unread_calls(native, self.rules, is_own=source_format == self._format):
             return False
         if len(parts) == 1:
@@ -75,7 +78,7 @@ class ProviderValidator:
         """Validate the end of the history."""
         if self._open_calls:
             return False
-        if not self.rules.no_blanks or self._last_role != "assistant":
+        if not self.rules.no_trailing_space or self._last_role != "assistant":
             return True
         return not conditions.ends_with_space(self._last_parts[-1])
 
@@ -86,6 +89,9 @@ class ProviderValidator:
             if is_own and last is not None:
                 self._last_role = role  # a system message of another format is not rendered here
             return True
+        if self.rules.answered_results and role == "user" and self._follows_results:
+            return False
+        self._follows_results = role == "tool"
         role_of_turn = conditions.provider_role(role)
         is_joined = conditions.is_joined_by_writing(role, parts, is_own=is_own)
         if role_of_turn == last and self.rules.alternates and not (is_joined and self._last_is_joined):

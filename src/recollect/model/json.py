@@ -341,11 +341,12 @@ def _add_discriminators(data: Any, full_data: Any) -> Any:
     """Add `role` and `type` to each object that lacks them, from a dump with all fields."""
     if isinstance(data, dict) and isinstance(full_data, dict):
         discriminators = {name: full_data[name] for name in _DISCRIMINATORS if isinstance(full_data.get(name), str)}
+        # Some SDKs report a role that was not set as set to None.
         fields: dict[str, Any] = {**discriminators, **data}
         for name, value in data.items():
             if name in full_data:
                 fields[name] = _add_discriminators(value, full_data[name])
-        return fields
+        return {**fields, **discriminators}
     if isinstance(data, list) and isinstance(full_data, list) and len(data) == len(full_data):
         return list(map(_add_discriminators, data, full_data))
     return data

@@ -183,6 +183,10 @@ BuiltInFormat = Literal[
     "pydantic-ai",
     "langchain",
     "ag-ui",
+    "gemini",
+    "bedrock",
+    "ollama",
+    "mistral",
     "recollect",
 ]
 RegisteredFormat = NewType("RegisteredFormat", str)
@@ -560,10 +564,13 @@ class Repair(Value, frozen=True, kw_only=True, gc=False):
     - `unreadable_block`: a malformed block, or a list of calls that is empty or malformed. Repair: omitted.
     - `empty_message`, `blank_text`: no content. Repair: omitted.
     - `only_reasoning`, `last_reasoning`: reasoning that nothing follows. Repair: omitted.
-    - `wrong_role`: a tool message without a result. Repair: becomes a user message.
-    - `same_role`: consecutive messages of one role (`anthropic`). Repair: merged, with all their content.
-    - `first_role`: an assistant message comes first (`anthropic`). Repair: adds a short user message before it.
-    - `last_space`: white space at the very end (`anthropic`). Repair: removed.
+    - `wrong_role`: a tool message without a result, or a system message in the format `gemini`. Repair: becomes a user
+      message; a system message is omitted.
+    - `same_role`: consecutive messages of one role (`anthropic`, `bedrock`, `gemini`). Repair: merged, with all their
+      content. Or a message of the user after results (`mistral`). Repair: adds an answer between them.
+    - `first_role`: an assistant message comes first (`anthropic`, `bedrock`, `gemini`). Repair: adds a short message of
+      the user before it.
+    - `last_space`: white space at the very end (`anthropic`, `bedrock`). Repair: removed.
     - `split_pair`: with `last`: a tool result whose call is before the last dicts. Repair: none; pass a larger `last`.
     """
 
