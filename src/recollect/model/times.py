@@ -29,7 +29,8 @@ def parse_time(value: Any, name: str = "A time") -> int:
     if milliseconds is not None and 0 <= milliseconds <= _MAX_TIME:
         return milliseconds
     if milliseconds is not None and milliseconds < 0:
-        raise InvalidValue(f"{name} must not be before 1970, got {format_value(str(value))}.")
+        time = value.isoformat() if isinstance(value, datetime.date) else value
+        raise InvalidValue(f"{name} must be 1970 or later, got {format_value(time)}.")
     raise InvalidValue(
         f"{name} must be an int of milliseconds, a datetime or ISO 8601 such as '2025-11-16T10:00Z', got "
         f"{format_value(value)}."

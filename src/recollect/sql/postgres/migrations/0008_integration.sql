@@ -137,7 +137,7 @@ BEGIN
     IF has_domain THEN
         ALTER DOMAIN recollect.call_status DROP CONSTRAINT call_status_check;
     ELSE
-        ALTER TABLE recollect.tool_calls DROP CONSTRAINT tool_calls_status_check;
+        ALTER TABLE recollect.tool_calls DROP CONSTRAINT IF EXISTS tool_calls_status_check;
     END IF;
     UPDATE recollect.tool_calls SET status = 'cancelled' WHERE status = 'canceled';
     IF has_domain THEN
