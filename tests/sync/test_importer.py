@@ -681,7 +681,7 @@ class TestDeletion:
 
     def test_bytes_and_states_do_not_remember_erased_text(self, tmp_path):
         state = toy_source.ToyReader.state
-        toy_source.ToyReader.state = lambda reader: {**state(reader), "last": "the SEKRET"}  # as real readers do
+        toy_source.ToyReader.state = lambda self: {**state(self), "last": "the SEKRET"}  # as real readers do
         try:
             file = tmp_path / "a.jsonl"
             file.write_bytes(
