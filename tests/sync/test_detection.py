@@ -1,4 +1,4 @@
-"""Files that a user names are detected by their content: the names that their tools gave them do not matter."""
+"""Files that a user names are detected by their content: their names do not matter."""
 
 from __future__ import annotations
 

@@ -95,16 +95,16 @@ def test_only_outputs_that_changed_are_read(store, project, monkeypatch):
     for name in "abc":
         (project / ID / FOLDER / f"{name}.txt").write_text(name)
     run(store, project)
-    kept = []
+    paths = []
     keep = line_files.sidecar_records
     monkeypatch.setattr(
         "recollect.sync.transcript_import.sidecar_records",
-        lambda key, path, data: kept.append(path) or keep(key, path, data),
+        lambda key, path, data: paths.append(path) or keep(key, path, data),
     )
     transcript.write_bytes(transcript.read_bytes() + claude(1, "more"))
     (project / ID / FOLDER / "b.txt").write_text("changed")
     run(store, project)
-    assert kept == [f"{ID}/{FOLDER}/b.txt"]
+    assert paths == [f"{ID}/{FOLDER}/b.txt"]
 
 
 def test_an_output_over_the_limit_is_reported(store, project):

@@ -59,10 +59,10 @@ def linked_places(place: Place, links: Iterable[str], places: Iterable[Place]) -
     """
     if not place.follows_links:
         return []
-    known = [Path(os.path.realpath(each.path)) for each in places]
+    roots = [Path(os.path.realpath(each.path)) for each in places]
     new: list[Place] = []
     for target in sorted({Path(os.path.realpath(place.path / link)) for link in links}):  # a folder before those in it
-        if target.is_dir() and not any(target.is_relative_to(each) or each.is_relative_to(target) for each in known):
-            known.append(target)
+        if target.is_dir() and not any(target.is_relative_to(each) or each.is_relative_to(target) for each in roots):
+            roots.append(target)
             new.append(Place(target, place.sources, follows_links=True))
     return new
