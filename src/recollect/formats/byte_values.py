@@ -20,8 +20,12 @@ def to_tagged_json(value: Any) -> Any:
     """Return a message as JSON data in which each bytes value is tagged."""
     try:
         data = to_json_data(value, "message")
-    except InvalidValue:
-        return to_json_data(_tag(value), "message")
+    except InvalidValue as error:
+        try:
+            data = _tag(value)
+        except RecursionError:  # nested too deeply, as the first error says
+            raise error from None
+        return to_json_data(data, "message")
     return _tag(data)
 
 
