@@ -25,7 +25,7 @@ __all__ = ["main", "recollect"]
         "discord": ("recollect.cli.bots:discord", "Run a Discord bot."),
         "telegram": ("recollect.cli.bots:telegram", "Run a Telegram bot."),
         "import": ("recollect.cli.imports:import_", "Import conversations of other tools."),
-        "sync": ("recollect.cli.sync:sync", "Import what is new in other tools, once or continuously."),
+        "sync": ("recollect.cli.sync:sync", "Import new messages of other tools, once or continuously."),
         "sessions": ("recollect.cli.sessions:sessions", "Manage conversations."),
         "db": ("recollect.cli.db:db", "Maintain the database."),
         "config": ("recollect.cli.config:config", "Show the settings and their sources."),

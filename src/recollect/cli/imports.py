@@ -124,7 +124,7 @@ def import_(context: click.Context, paths: tuple[str, ...], yes: bool, as_json: 
 
     Without a PATH, looks where each tool keeps its conversations on this machine. A PATH is a file, a folder or a zip
     archive; - is standard input. Formats are detected by content. Exports of Recollect and plain lists of messages can
-    be imported, too. Files are never changed, and a second import reads only what is new.
+    be imported, too. Files are never changed, and a second import reads only new messages.
     """
     from recollect.sync.importer import FileImport, ImportOptions  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`recollect sync`: what is new in other tools, once or as their files grow; and the same in the server."""
+"""`recollect sync`: new messages of other tools, once or as their files grow; and the same in the server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _log = logging.getLogger("recollect.server.sync")
 @options.as_json
 @click.pass_context
 def sync(context: click.Context, watch: bool, sources: tuple[str, ...], as_json: bool) -> None:
-    """Import what is new in other tools, once or continuously.
+    """Import new messages of other tools, once or continuously.
 
     Reads what changed since the last import in the places where the tools keep their conversations, and in sync.paths
     of the configuration. On a pipe, prints nothing if nothing is new.
@@ -184,7 +184,7 @@ class BackgroundSync:
         self._watcher = FileWatcher(self._store, self._places, ImportOptions(), self._log_report, self._log_error)
 
     def run(self) -> None:
-        """Import what is new until stop() is called."""
+        """Import new messages until stop() is called."""
         names = ", ".join(dict.fromkeys(name for place in self._places for name in place.sources))
         _log.info("Sync follows the files of %s", names)
         try:

@@ -23,7 +23,7 @@ def to_tagged_json(value: Any) -> Any:
     except InvalidValue as error:
         try:
             data = _tag(value)
-        except RecursionError:  # nested too deeply, as the first error says
+        except RecursionError:  # nested too deeply: the first error names it
             raise error from None
         return to_json_data(data, "message")
     return _tag(data)

@@ -1,4 +1,4 @@
-"""Follows the files of other tools as they grow, and imports what is new.
+"""Follows the files of other tools as they grow, and imports new messages.
 
 The operating system reports which files changed, so the work is proportional to the changes: the names of all files are
 in memory, and only files that changed are opened. A folder that does not exist yet, or disappears, is looked for every
@@ -46,7 +46,7 @@ _Item = set[_ChangedPath] | BaseException | None
 
 
 class FileWatcher:
-    """Imports what is new in places until stop() is called."""
+    """Imports new messages in places until stop() is called."""
 
     def __init__(
         self, store: Store, places: Sequence[Place], options: ImportOptions,
@@ -66,7 +66,7 @@ class FileWatcher:
         self._queue.put(None)
 
     def run(self) -> None:
-        """Import what is new, then every change, until stop() is called.
+        """Import new messages, then every change, until stop() is called.
 
         A store that fails is reported, and the import is tried again. Raise StoreUnavailable if the operating system
         cannot watch the folders.
