@@ -6,6 +6,7 @@ nothing, the store is sound, and every provider's history can be written.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from transcript_checks import ODD_VALUES, damaged, places
 
 import recollect
+from recollect.errors import NotFound
 from recollect.sync import ImportOptions, import_files
 from recollect.sync.native import read_originals
 
@@ -37,6 +39,13 @@ CODEX_LINES = [
     b'{"type":"response_item","payload":{"type":"custom_tool_call","call_id":"c9","name":"patch","input":"x"}}',
     b'{"type":"response_item","payload":{"type":"message","role":"assistant","content":[NaN]}}',
 ]
+
+
+def iter_original_bytes(store, ids):
+    """Yield the originals of sessions. A sub-agent in the file of its parent has none of its own."""
+    for id in ids:
+        with contextlib.suppress(NotFound):
+            yield from (original for _, original in read_originals(store, id))
 
 
 def damage(chance: random.Random, lines: list[bytes], extra: list[bytes]) -> bytes:
@@ -113,7 +122,7 @@ def check_whole(store: recollect.Store, folder: Path, ids: list[str], data: byte
         for format in FORMATS:
             json.dumps(list(store.session(id, create=False).history(format)))
     if ids:
-        assert data in [original for id in ids for _, original in read_originals(store, id)]
+        assert data in list(iter_original_bytes(store, ids))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -180,6 +180,18 @@ class TestLines:
         run(store, tmp_path)
         assert texts(store.get_session("toy:a")) == ["one", "two", "three"]
 
+    def test_another_older_copy_does_not_shorten_the_active_path(self, store, tmp_path):
+        file, copy = tmp_path / "a.jsonl", tmp_path / "copy.jsonl"
+        file.write_bytes(lines(START, *chain("one", "two", "three"), {"active": "m2"}))
+        copy.write_bytes(lines({"start": "a", "machine": 2}, *chain("one", "two"), {"active": "m1"}))
+        run(store, file)
+        assert [item.outcome for item in run(store, copy).conversations] == ["unchanged"]
+        assert texts(store.get_session("toy:a")) == ["one", "two", "three"]
+        with copy.open("ab") as stream:
+            stream.write(lines({"id": "x", "after": "m1", "text": "other", "at": 1_800_000_000_000}, {"active": "x"}))
+        run(store, copy)
+        assert texts(store.get_session("toy:a")) == ["one", "two", "other"]
+
     def test_a_rewritten_file_replaces_what_its_tool_changed(self, store, tmp_path):
         file = tmp_path / "a.jsonl"
         file.write_bytes(lines(START, *chain("one", "two")))

@@ -142,7 +142,9 @@ def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.
     yield from writer.write_messages(batch.messages)
     changed = yield from writer.write_compactions(batch.compactions)
     if is_followed:
-        changed = (yield from writer.activate(batch.active)) or changed
+        # An older copy of the transcript, such as one from another machine, does not take back what followed.
+        if batch.updated_at is None or batch.updated_at >= state.get("active", 0):
+            changed = (yield from writer.activate(batch.active)) or changed
         state["end"] = yield from _key_of_end((yield from sessions.read_by_key(current.session)).head)
     is_erased = (not is_new or current.value.parent is not None) and (
         yield from originals.are_erased(scope, current.session)
