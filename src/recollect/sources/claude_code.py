@@ -60,11 +60,12 @@ _CHAIN_TYPES = frozenset({"user", "assistant", "system", "attachment", "progress
 _OLD_TOOL_TYPES = frozenset({"tool_use", "tool_result"})
 """Lines of early versions for a call of a tool and its result, which are blocks of messages today."""
 _OTHER_TYPES = frozenset({
-    "agent-color", "agent-name", "agent-setting", "ai-title", "api-request", "api-request-blob", "api-request-shape",
-    "atis-latch", "attribution-snapshot", "bridge-session", "content-replacement", "cost-state", "custom-title",
-    "file-history-delta", "file-history-snapshot", "frame-link", "last-prompt", "marble-origami-commit",
-    "marble-origami-snapshot", "mode", "permission-mode", "pr-link", "queue-operation", "relocated", "result",
-    "speculation-accept", "started", "summary", "tag", "task-summary", "tools-used", "worktree-state",
+    "agent-color", "agent-name", "agent-setting", "agent_metadata", "ai-title", "api-request", "api-request-blob",
+    "api-request-shape", "atis-latch", "attribution-snapshot", "bridge-session", "content-replacement", "cost-state",
+    "custom-title", "file-history-delta", "file-history-snapshot", "frame-link", "last-prompt",
+    "marble-origami-commit", "marble-origami-snapshot", "mode", "permission-mode", "pr-link", "queue-operation",
+    "relocated", "result", "speculation-accept", "started", "summary", "tag", "task-summary", "tools-used",
+    "worktree-state",
 })  # fmt: skip
 """Lines outside the tree. Some have fields of the session; the others are only kept."""
 _RAW_MARKERS = (b'"sessionId"', b'"type"', b'"uuid"', b'"isSidechain"')
@@ -195,7 +196,19 @@ class _Line(NamedTuple):
 class ClaudeCodeReader:
     """Reads one transcript. See LineReader."""
 
-    def __init__(self, tree: FileTree, name: str, state: dict[str, Any] | None) -> None:
+    def __init__(
+        self,
+        tree: FileTree,
+        name: str,
+        state: dict[str, Any] | None,
+        *,
+        session: str | None = None,
+        parent: str | None = None,
+    ) -> None:
+        """Read from the beginning, or on from a state.
+
+        A caller that knows the id of the session, and that of the conversation which started it, passes both.
+        """
         self._tree, self._name = tree, name
         self._is_continued = state is not None
         self._events: list[SourceEvent] = []
@@ -206,7 +219,10 @@ class ClaudeCodeReader:
         self._agent = None if agent is None else as_id(agent[1])
         if state is None:
             self._state, self._index = ClaudeCodeState(), UuidIndex()
-            self._identify_by_name()
+            if session is None:
+                self._identify_by_name()
+            else:
+                self._open_file(session, parent)
         else:
             self._state, self._index = ClaudeCodeState.restore(state)
 
@@ -622,6 +638,8 @@ class ClaudeCodeReader:
                 main.set_title(line.get("aiTitle"), 2)
             case "tag":
                 main.set_label(line.get("tag"))
+            case "agent_metadata" if self._agent is not None:  # the file that describes a sub-agent, as an entry
+                main.describe_agent(line, self._agent)
             case "agent-name":
                 main.set_metadata("agent_name", as_text(line.get("agentName")))
             case "pr-link":

@@ -12,6 +12,7 @@ A batch and the records that describe how far the transcript was read are one tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Literal, NamedTuple
 
 from recollect.model import json, session_ids
@@ -123,6 +124,13 @@ def import_batch(scope: Scope, batch: ImportBatch) -> Operation[ImportCounts]:
     encoded = {item.draft.key: messages.encode_draft(item.draft, scope.now) for item in batch.messages}
     assert None not in encoded, "every message of an import has a key"
     return Operation(_import_batch, scope, batch, encoded, removes_from_index=True)
+
+
+def import_in_steps(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.EncodedDraft]) -> Steps[ImportCounts]:
+    """Write a batch as part of another operation, after looking for the past that a new conversation shares."""
+    if batch.origin is None and batch.messages:
+        batch = batch._replace(origin=(yield from _find_shared_past(scope, batch)))
+    return (yield from _import_batch(scope, batch, encoded))
 
 
 def _import_batch(scope: Scope, batch: ImportBatch, encoded: dict[str, messages.EncodedDraft]) -> Steps[ImportCounts]:
@@ -329,6 +337,15 @@ def _link_delegate(scope: Scope, session: str, parent: str) -> Steps[None]:
     is_free = current.value.parent is None or (is_remembered and current.value.relation == "fork")
     if is_free and not (yield from relations.is_ancestor(row.session, parent_row.session)):
         yield from relations.set_parent(scope, current, relations.ParentChange(parent, "delegate", sets_parent=True))
+
+
+def link_delegates(scope: Scope, links: Mapping[str, str], created: AbstractSet[str]) -> Steps[None]:
+    """Place sub-agents under their parents, also those that waited for one of the sessions that were created."""
+    rows = yield from records.list_own(scope, LINK_KIND)
+    waiting = {row.key.decode(): str(json.decode(row.value or "null")) for row in rows}
+    links_of_new = {session: parent for session, parent in waiting.items() if {session, parent} & created}
+    for session, parent in {**links_of_new, **links}.items():
+        yield from _link_delegate(scope, session, parent)
 
 
 def read_tombstones(scope: Scope) -> Operation[frozenset[str]]:
@@ -581,10 +598,11 @@ def _write_fields(
         yield from sessions.update_columns(scope, batch.session, columns, None, raises_revision=False)
     new_state: dict[str, Any] = {"active": 0, **state, "values": {**earlier, **values}, "title_rank": rank}
     if batch.updated_at is not None:
-        is_used = text is not None and before.active_at_ms != state.get("active")
+        is_first = not state.get("active")  # of the batches with a time: the first lines may have none
+        is_used = not is_first and before.active_at_ms != state.get("active")
         active = new_state["active"] = max(batch.updated_at, state.get("active", 0))  # an older copy may come later
         created = batch.created_at or batch.updated_at
-        is_earlier = text is None or created < before.created_at_ms
+        is_earlier = is_first or created < before.created_at_ms
         yield from execute(
             "session_import_times", session=current.session, created_at=created if is_earlier else None,
             active_at=None if is_used else active,

@@ -23,6 +23,10 @@ LINK_KIND = "recollect.import-link"
 """The kind of the store records that name the parent of a sub-agent, by its session id, until both are stored."""
 TOMBSTONE_KIND = "recollect.tombstone"
 """The kind of the store records that keep an erased conversation from being imported again."""
+LOG_KIND = "recollect.entry-log"
+"""The kind of the records of logs: the session of each, by its key, and the state of the log of a session."""
+ENTRIES_KEY = "entries"
+"""The beginning of the keys of the original bytes of a log."""
 ERASED_KEY = "erased"
 """The key of the import record of a session whose original bytes were erased."""
 HOLDER_KEY = "holder:"
@@ -39,6 +43,8 @@ def bury(scope: Scope, session: int, id: str) -> Steps[None]:
     for link in (yield from records.list_own(scope, LINK_KIND)):
         if id in (link.key.decode(), json.decode(link.value or "null")):
             yield from records.delete_own(scope, LINK_KIND, link.key.decode())
+    for row in (yield from records.list_own(scope, LOG_KIND, session=session)):
+        yield from records.delete_own(scope, LOG_KIND, json.decode(row.value or "null")["log"])
     rows = yield from records.list_own(scope, IMPORT_KIND, session=session)
     if not rows:
         return
@@ -70,6 +76,9 @@ def _drop_of_tree(scope: Scope, tree: int) -> Steps[set[str]]:
             continue
         yield from records.delete_kind(scope, ORIGINAL_KIND, session=row.session)
         yield from records.put_own(scope, IMPORT_KIND, ERASED_KEY, "true", session=row.session)
+        for log in (yield from records.list_own(scope, LOG_KIND, session=row.session)):
+            state = {**json.decode(log.value or "null"), "summary": None}  # which has texts of messages
+            yield from records.put_own(scope, LOG_KIND, log.key.decode(), json.encode(state), session=row.session)
         for record in states:
             key, text = record.key.decode(), record.value or "null"
             if key.startswith(HOLDER_KEY):

@@ -25,7 +25,7 @@ COPY_KIND = "recollect.copy"
 
 _MAX_LIMIT = 1_000  # records per page; each may have megabytes
 _ALL_KEYS = b"", b"\xff"  # 0xff occurs in no UTF-8 text
-_NO_LIMIT = 1 << 62  # rows, more than any table has
+NO_LIMIT = 1 << 62  # rows, more than any table has
 
 
 class RecordRow(NamedTuple):
@@ -268,7 +268,7 @@ def get_own(scope: Scope, kind: str, key: str, *, session: int = STORE) -> Steps
 
 def list_own(scope: Scope, kind: str, *, session: int = STORE) -> Steps[list[KeyedRecordRow]]:
     """Return all records of a kind of Recollect."""
-    return (yield from _read_range(scope, session, kind, *_ALL_KEYS, _NO_LIMIT))
+    return (yield from _read_range(scope, session, kind, *_ALL_KEYS, NO_LIMIT))
 
 
 def list_own_page(
@@ -296,6 +296,14 @@ def list_own_of_sessions(scope: Scope, kind: str, ids: Sequence[str]) -> Steps[d
 def touch_own(scope: Scope, kind: str, key: str) -> Steps[bool]:
     """Set the time of a record of Recollect to now, and return whether it exists. Locks the record."""
     return (yield from fetch_one(_RECORD_TOUCH, **_own_params(scope, kind, key), now=scope.now)) is not None
+
+
+def hold_own(scope: Scope, kind: str, key: str, text: str) -> Steps[None]:
+    """Create a record of Recollect unless it exists, and lock it until the end of the transaction."""
+    params = {**_own_params(scope, kind, key), "value": text, "data": None, "now": scope.now, "expected": 0}
+    while not (yield from touch_own(scope, kind, key)):
+        if (yield from fetch_one(_RECORD_PUT, **params)) is not None:
+            return
 
 
 def delete_own(scope: Scope, kind: str, key: str, *, session: int = STORE) -> Steps[None]:

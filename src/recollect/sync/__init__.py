@@ -5,8 +5,21 @@ The package `sources` reads the files. This package writes what they read, throu
 
 from __future__ import annotations
 
+from recollect.sync.entry_logs import EntryLog, LogInfo, LogName, erase_log, list_logs
 from recollect.sync.importer import ImportOptions, import_files
 from recollect.sync.native import read_originals
 from recollect.sync.report import ImportedConversation, ImportNote, ImportReport
 
-__all__ = ["ImportNote", "ImportOptions", "ImportReport", "ImportedConversation", "import_files", "read_originals"]
+__all__ = [
+    "EntryLog",
+    "ImportNote",
+    "ImportOptions",
+    "ImportReport",
+    "ImportedConversation",
+    "LogInfo",
+    "LogName",
+    "erase_log",
+    "import_files",
+    "list_logs",
+    "read_originals",
+]

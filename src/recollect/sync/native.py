@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from recollect.errors import NotFound, format_value
 from recollect.export.pipeline import run_operation, scope_of
 from recollect.model import json
-from recollect.storage import imports
-from recollect.storage.originals import ERASED_KEY, HOLDER_KEY
+from recollect.storage import entry_logs, imports
+from recollect.storage.originals import ENTRIES_KEY, ERASED_KEY, HOLDER_KEY
 from recollect.store import Store
 from recollect.sync.chunks import MissingBlob, chunk_prefix, decode_chunk
 
@@ -36,12 +36,15 @@ def iter_originals(store: Store, session: str) -> Iterator[tuple[str, Iterator[b
             f"The original of session {format_value(session)} was erased, because content of its messages was erased. "
             f"Export it as jsonl."
         )
+    log = run_operation(store, entry_logs.read_state(scope_of(store), session))
     holders = [json.decode(text) for key, text in states.items() if key.startswith(HOLDER_KEY)]
-    if holders and not any(key.startswith((_LINES, _DOCUMENT)) for key in states):
+    if holders and log is None and not any(key.startswith((_LINES, _DOCUMENT)) for key in states):
         raise NotFound(
             f"The original of session {format_value(session)} is part of the one of {format_value(holders[0])}. "
             f"Export that session."
         )
+    if log is not None and not any(key.startswith(_LINES) for key in states):  # else, a file has these lines
+        yield f"{_base_name(log.name[-1])}.jsonl", _read_chunks(store, session, ENTRIES_KEY)
     for key, text in states.items():
         state = json.decode(text)
         if key.startswith(_LINES):
