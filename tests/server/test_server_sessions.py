@@ -278,7 +278,7 @@ def test_message_formats_and_pages(api, session):
     assert api.get(f"{path}/1.1/response").json() is None
     assert_problem(api.get(f"{path}/1.99"), 404, "message-not-found")
     assert_problem(api.get(f"{path}/x"), 400, "invalid-value")
-    assert_problem(api.get(f"{session}/history", params={"format": "langchain"}), 400, "unknown-format")
+    assert_problem(api.get(f"{session}/history", params={"format": "other"}), 400, "unknown-format")
     assert_problem(api.post(path, json={"messages": []}), 400, "invalid-value")
     assert_problem(
         api.post(path, json={"messages": {"role": "user", "content": "x"}, "format": "odd"}), 400, "unknown-format"

@@ -394,7 +394,10 @@ def _detect_module(value: Any) -> tuple[FormatModule | None, Any]:
     except InvalidValue as problem:
         error, message = problem, to_tagged_json(value)  # its bytes may be those of a format that accepts them
     is_mistral = type(value).__module__.startswith("mistralai.")  # its objects are like OpenAI's
-    name = "mistral" if is_mistral else detect_format(message) if is_dict(message) else None
+    try:
+        name = "mistral" if is_mistral else detect_format(message) if is_dict(message) else None
+    except InvalidValue as problem:  # the format is not certain
+        raise error or problem from None
     module = None if name is None else load_module(name)
     if module is not None and hasattr(module, "to_json"):
         return module, _to_json(value, module)
