@@ -15,6 +15,10 @@ from stored_drafts import to_messages
 _HARMLESS = {"last_reasoning", "only_reasoning"}  # a message of which another format carries only the reasoning
 
 
+_REPEATS = {"ollama": frozenset({"moved_result"}), "mistral": frozenset({"same_role"})}
+"""Repairs that a repaired history of random messages, which repeat call ids, can need again."""
+
+
 def assert_stored_equal(
     objects: Sequence[Any], name: str, dump: Callable[[Any], dict[str, Any]], load: Callable[[list[Any]], list[Any]]
 ) -> None:
@@ -38,4 +42,5 @@ def assert_stored_equal(
             if target != name:
                 assert_valid(output, target)
             repairs = find_problems(to_messages(formats.read(output, target)), target)
-            assert {repair.kind for repair in repairs} <= _HARMLESS, (target, repairs)
+            harmless = _HARMLESS | _REPEATS.get(target, frozenset())
+            assert {repair.kind for repair in repairs} <= harmless, (target, repairs)

@@ -68,7 +68,7 @@ _TRANSFER = "compares and writes rows of an import or a copy: no fast path; the 
 _IMPORTS = "imports of other tools: no fast path; the tests in tests/sync read back what they write"
 WITHOUT_RULE = {
     **{name: _TRANSFER for name in public_operations() if name.startswith(("transfer.", "copy_writer."))},
-    **{name: _IMPORTS for name in public_operations() if name.startswith("imports.")},
+    **{name: _IMPORTS for name in public_operations() if name.startswith(("imports.", "entry_logs."))},
     "row_stream.read_compactions": _TRANSFER,
     "row_stream.read_message": _TRANSFER,
     "row_stream.read_stream": _TRANSFER,

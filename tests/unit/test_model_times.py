@@ -38,7 +38,7 @@ def test_an_invalid_time_is_refused(value):
     "value", [-1, "1969-12-31T23:59:59.999Z", datetime.date(1969, 1, 1), EPOCH - datetime.timedelta(1)]
 )
 def test_a_time_before_1970_is_refused_with_the_reason(value):
-    with pytest.raises(InvalidValue, match="created_at must be 1970 or later, got '"):
+    with pytest.raises(InvalidValue, match="created_at must be 1970 or later, got "):
         parse_time(value, "created_at")
 
 
