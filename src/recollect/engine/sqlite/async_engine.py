@@ -14,14 +14,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self, TypeVar
 
 import apsw
 
 from recollect.engine.change_notifier import ChangeNotifier
 from recollect.engine.engine import Maintenance
-from recollect.engine.event_loop import run_in_thread, running_loop
+from recollect.engine.event_loop import NO_LOOP, run_in_thread, running_loop
 from recollect.engine.sqlite.connection import GROUP_CHECKPOINT_PAGES, TIMEOUT, set_lock_timeout
 from recollect.engine.sqlite.database_file import DatabaseFile
 from recollect.engine.sqlite.file_identity import FileIdentity
@@ -55,6 +54,7 @@ class AsyncSqliteEngine:
     def _start(self) -> None:
         self._writer = _WriterThread(self._file)
         self._write_queue = WriteQueue(self._writer.jobs)
+        self._read_queue = WriteQueue(self._writer.readers.jobs)
         # Not at interpreter exit: acknowledged operations are on disk, and daemon threads may end at any point.
         weakref.finalize(self, self._writer.drop).atexit = False
 
@@ -87,10 +87,11 @@ class AsyncSqliteEngine:
         if self._file.after_fork():
             self._start()
         loop = running_loop()
-        if not op.writes and not self._file.memory:
-            read = functools.partial(self._file.read, op)
-            return await self._write_queue.run_in_executor(self._writer.readers, read, loop)
-        return await self._write_queue.wait(op, loop)
+        if op.writes or self._file.memory:
+            return await self._write_queue.wait(op, loop)
+        if loop == NO_LOOP or not self._writer.readers.prepare():
+            return self._file.read(op)  # this thread has nothing else to do, or the interpreter is ending
+        return await self._read_queue.wait(op, loop)
 
     def search_dialect(self) -> SearchDialect:
         """Return the search of this engine."""
@@ -130,8 +131,55 @@ class AsyncSqliteEngine:
         """Finish the queued operations and close. Closing twice is allowed."""
         if self._file.after_fork():
             self._start()
+        self._read_queue.close()
         if self._write_queue.close():
             await run_in_thread(self._writer.finish)
+
+
+class _ReaderThreads:
+    """The reader threads, which start as they are needed. A ThreadPoolExecutor adds 7 microseconds to each read."""
+
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
+        self.jobs: queue.SimpleQueue[QueuedOperation | None] = queue.SimpleQueue()
+        self._idle: list[None] = []  # one item for each idle thread; list.pop() is atomic
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def prepare(self) -> bool:
+        """Ensure that a thread takes the next operation. Return False if no thread can be started any more."""
+        try:
+            self._idle.pop()
+        except IndexError:
+            with self._lock:
+                if len(self._threads) < _READER_THREADS:
+                    thread = threading.Thread(target=self._work, name="recollect-read", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError:  # the interpreter is ending
+                        return bool(self._threads)
+                    self._threads.append(thread)
+        return True
+
+    def finish(self) -> None:
+        """Wait until the threads have run the queued operations, and end them."""
+        for _ in range(_READER_THREADS):  # also for a thread that starts meanwhile
+            self.jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            if job.take():
+                try:
+                    job.result = self._file.read(job.op)
+                except BaseException as error:  # noqa: BLE001  raised where the result is awaited
+                    job.error = error
+                self._idle.append(None)
+                deliver_results([job])
+            else:
+                self._idle.append(None)
+            del job  # its result must not live until the next operation
 
 
 class _WriterThread:
@@ -144,7 +192,7 @@ class _WriterThread:
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self.jobs: queue.SimpleQueue[QueuedOperation | None] = queue.SimpleQueue()
-        self.readers = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="recollect-read")
+        self.readers = _ReaderThreads(file)
         self.write_lock = threading.Lock()
         self._is_dropped = False
         self._thread = threading.Thread(target=self._work, name="recollect-write", daemon=True)
@@ -170,7 +218,7 @@ class _WriterThread:
         self.jobs.put(None)  # reentrant in SimpleQueue (not in Queue), as a finalizer needs it
 
     def _close_file(self) -> None:
-        self.readers.shutdown()
+        self.readers.finish()
         self._file.close()
 
     def _work(self) -> None:
