@@ -618,6 +618,22 @@ def test_a_reasoning_item_stays_only_if_an_item_follows():
     assert [repair.kind for repair in repairs] == ["only_reasoning"]
 
 
+def test_an_item_without_a_type_is_not_sent_unless_it_is_a_reference():
+    def item(native):
+        part = DataPart(native=native)
+        return (
+            Draft(role="assistant", parts=(part,), format="openai-responses", native={"items": [None]}),
+            "completed",
+        )
+
+    envelope, reference, unknown = {"__enc__": 1, "payload": "x"}, {"id": "msg_1"}, {"type": "of the future"}
+    messages = to_messages([item(envelope), item(reference), item(unknown)])
+    assert formats.write(messages, "openai-responses") == [envelope, reference, unknown]
+    history, repairs = repair_messages(messages, RULES["openai-responses"])
+    assert formats.write(history, "openai-responses") == [reference, unknown]
+    assert [repair.kind for repair in repairs] == ["unreadable_block", "empty_message"]
+
+
 def test_parallel_calls_as_items_are_valid_for_responses():
     def item(part, role="assistant"):
         return (Draft(role=role, parts=(part,), format="openai-responses"), "completed")

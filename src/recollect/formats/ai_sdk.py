@@ -265,7 +265,7 @@ def _write_result(part: ToolResultPart) -> dict[str, Any]:
         output = {"type": _OUTPUT_TYPES[part.status, "data"], "value": part.data}
     elif part.content is not None:
         output = {"type": "content", "value": write_blocks(part.content, _write_block)}
-    overlay(result, native)
+    result = overlay(result, native)
     result["output"] = overlay(output, native.get("output"))
     return result
 

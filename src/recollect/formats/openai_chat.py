@@ -311,7 +311,7 @@ def write_own(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) 
         output["tool_calls"] = calls
     if native is None:
         return output
-    overlay(output, native.get("fields"))
+    output = overlay(output, native.get("fields"))
     for part in parts:
         if _is_field_text(part):
             output = replace_at(output, part.native[_FIELD], part.text)

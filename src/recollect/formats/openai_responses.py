@@ -63,6 +63,7 @@ RULES = ProviderRules(
     call_id=re.compile(r".{1,64}", re.DOTALL),
     own_outputs=True,
     reasoning_alone=True,
+    typed_blocks=True,
     length_stop=((("incomplete_details", "reason"),), frozenset({"max_output_tokens"})),
     hidden_keys=frozenset({"encrypted_content", "phase", "logprobs", "role", "output_format"}),
 )
@@ -135,6 +136,10 @@ def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], na
         if item is not None:
             output.append(item)
         return True
+    item = _write_text_message(role, parts, native)
+    if item is not None:
+        output.append(item)
+        return True
     try:
         items = list(_write_own(role, parts, native or {}))
         if has_remainder(parts, native) and not (
@@ -145,6 +150,25 @@ def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], na
         return False
     output += items
     return True
+
+
+def _write_text_message(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a message with one text, as most answers are, if its remainder cannot change what is read from it.
+
+    Such a message need not be read again, which takes longer than writing it. None for any other message.
+    """
+    if native is None or native.keys() != {_FIELDS} or len(parts) != 1 or type(parts[0]) is not TextPart:
+        return None
+    fields, text, block = native[_FIELDS], parts[0].text, parts[0].native
+    # Fields never replace the role and the content, but decide whether the item is a message.
+    if not is_dict(fields) or fields.get("type") != "message" or "object" in fields:
+        return None
+    content: Any = text
+    if block is not None:
+        if not is_dict(block) or "type" in block or BLOCK in block:
+            return None
+        content = [overlay({"type": "output_text" if role == "assistant" else "input_text", "text": text}, block)]
+    return overlay({"role": role, "content": content}, fields)
 
 
 def _reread(items: list[dict[str, Any]], role: Role, native: dict[str, Any]) -> list[Draft]:
@@ -476,15 +500,13 @@ def write_item(part: Part) -> dict[str, Any] | None:
         if type(part) is ToolCallPart and part.arguments_text is not None:
             arguments = part.arguments_text
             return {"type": _FUNCTION, "call_id": part.call_id, "name": part.tool, "arguments": arguments}
-    match part:
-        case ToolCallPart():
-            return _write_call(part)
-        case ToolResultPart():
-            return _write_result(part)
-        case ReasoningPart():
-            return restore_block(part.native, part.text) if is_extracted(part.native) else None
-        case _:
-            return original_block(part)
+    if type(part) is ToolCallPart:
+        return _write_call(part)
+    if type(part) is ToolResultPart:
+        return _write_result(part)
+    if type(part) is ReasoningPart:
+        return restore_block(part.native, part.text) if is_extracted(part.native) else None
+    return original_block(part)
 
 
 def call_type(part: ToolCallPart) -> str:

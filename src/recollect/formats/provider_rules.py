@@ -41,6 +41,8 @@ class ProviderRules(NamedTuple):
     parsed_blocks: frozenset[str] | None = None
     """The types of the blocks that read() parses: the provider refuses one that was stored unparsed, and reasoning
     that is not the assistant's. None if it refuses no block."""
+    typed_blocks: bool = False
+    """Every block has a type, unless it has only an id, which refers to another one."""
     calls_field: str | None = None
     """The field that holds the calls of a message. It is stored unparsed if one of the calls is malformed."""
     content_fields: tuple[str, ...] = ()

@@ -56,11 +56,8 @@ def remaining_fields(block: dict[str, Any], *common_fields: str) -> dict[str, An
 
 
 def overlay(block: dict[str, Any], native: Any) -> dict[str, Any]:
-    """Add the remaining fields of the provider to a block; they never replace the common ones."""
-    if is_dict(native):
-        for name, value in native.items():
-            block.setdefault(name, value)
-    return block
+    """Return a block with the remaining fields of the provider, which never replace the common ones."""
+    return block | native | block if is_dict(native) else block
 
 
 def extract_text(block: dict[str, Any], *paths: BlockPath) -> tuple[str, dict[str, Any]] | None:
@@ -182,9 +179,14 @@ def replace_at(value: Any, path: Sequence[str | int], item: Any) -> Any:
     """Return a copy of a value with another item at a path."""
     if not path:
         return item
-    copy: Any = list(value) if is_list(value) else dict(value)
-    copy[path[0]] = replace_at(copy[path[0]], path[1:], item)
-    return copy
+    root: Any = list(value) if is_list(value) else dict(value)
+    copy = root
+    for step in path[:-1]:
+        inner = copy[step]
+        copy[step] = list(inner) if is_list(inner) else dict(inner)
+        copy = copy[step]
+    copy[path[-1]] = item
+    return root
 
 
 def read_role(message: dict[str, Any], roles: dict[str, Role], format: str) -> Role:

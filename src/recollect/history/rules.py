@@ -62,6 +62,8 @@ def find_part_problem(
         return "arguments" if rules.objects and is_own and type(part.arguments) is not dict else None
     if is_own and rules.bare_fields is not None and type(part) is DataPart and _has_only(part, rules.bare_fields):
         return "unreadable_block"
+    if is_own and rules.typed_blocks and type(part) is DataPart and _lacks_type(part.native):
+        return "unreadable_block"
     if is_own and rules.parsed_blocks is not None:
         is_malformed = type(part) is DataPart and _block_type(part) in rules.parsed_blocks
         if is_malformed or (role != "assistant" and is_reasoning(part)):
@@ -72,6 +74,10 @@ def find_part_problem(
 def _has_only(part: DataPart, fields: frozenset[str]) -> bool:
     """Return whether a block has no value besides those of some fields."""
     return type(part.native) is dict and all(value is None or name in fields for name, value in part.native.items())
+
+
+def _lacks_type(block: Any) -> bool:
+    return type(block) is dict and "type" not in block and block.keys() != {"id"}
 
 
 def _block_type(part: DataPart) -> str | None:
