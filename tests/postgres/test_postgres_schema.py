@@ -201,7 +201,7 @@ def test_an_append_uses_no_sequence(postgres, admin):
         )
 
 
-HOT_QUERIES = ("session_advance", "session_create", "messages_last", "session_append", "session_save", "session_append_with_calls", "session_save_with_calls", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tuples", "turn_get", "turns_of_span",
+HOT_QUERIES = ("session_advance", "session_create", "messages_last", "session_append", "session_save", "session_append_with_calls", "session_save_with_calls", "session_get", "message_get", "messages_forward", "messages_backward", "messages_tuples", "messages_last_tuples", "turn_get", "turns_of_span",
        "branch_get", "branch_path", "session_touch", "sessions_by_activity", "sessions_default_list", "sessions_by_creation", "append_get",
        "tool_calls_newest", "tool_calls_of_path", "record_get", "record_revision", "record_replace", "record_delete", "record_raise", "records_page", "records_sizes", "records_rows", "session_hold", "sessions_of_tree", "branches_of_session", "sessions_by_prefix",
        "sessions_by_folded_title", "sessions_through_activity", "sessions_through_creation", "sessions_through_title",
@@ -211,7 +211,7 @@ HOT_QUERIES = ("session_advance", "session_create", "messages_last", "session_ap
        "sessions_created_after", "branches_outline", "messages_rows", "tool_calls_of_span", "sessions_prunable", "messages_tally",
        "turns_tally", "tool_calls_tally", "messages_total_size", "messages_large", "messages_next")  # fmt: skip
 QUERIES_IN_INDEX_ORDER = ("sessions_by_activity", "sessions_default_list", "sessions_by_creation", "sessions_by_folded_title", "sessions_created_after", "sessions_prunable",
-          "messages_forward", "messages_backward", "messages_last", "messages_tuples", "messages_last_user", "messages_rows",
+          "messages_forward", "messages_backward", "messages_last", "messages_last_tuples", "messages_tuples", "messages_last_user", "messages_rows",
           "messages_next", "records_page", "records_sizes", "records_rows")  # fmt: skip
 
 

@@ -165,6 +165,7 @@ SESSION_READS = {
     "page after a time": lambda session: session.messages(after="2025-11-16T10:00:00.001Z", limit=2),
     "last active messages": lambda session: session.messages(last=2, active=True),
     "last provider messages": lambda session: session.history("anthropic", last=2),
+    "last items": lambda session: session.history("openai-responses", last=2, repair=False),
     "record": lambda session: session.records.get("kind", "k"),
     "records": lambda session: session.records.list("kind"),
     "message": lambda session: session.message(1),
@@ -731,7 +732,12 @@ class FastPathComparison(RuleBasedStateMachine):
         id = self.pick(number)
         self.compare_of(id, lambda handle: handle.replace_message(position, text_message("user", text), erase=erase))
         self.compare_of(id, lambda handle: handle.message_versions(position))
-        self.compare_of(id, lambda handle: handle.mark_message(position, {"rating": count, "pinned": erase}))
+        self.compare_of(
+            id,
+            lambda handle: handle.mark_message(
+                position, {"rating": count, "pinned": erase}
+            ),
+        )
         self.compare_of(id, lambda handle: handle.delete_messages([position]))
         self.compare_of(id, lambda handle: handle.pop(count))
 

@@ -186,6 +186,8 @@ def assert_tails(session: recollect.Session) -> None:
             tail = session.history(format, last=last)
             cut = max(len(whole) - last, 0)
             assert tail == whole[cut:], (format, last)
+            fast_tail = session.history(format, last=last, repair=False)
+            assert (fast_tail, fast_tail.repairs) == (whole[cut:], []), (format, last)
             assert [report.kind for report in tail.repairs] == ["split_pair"] * len(tail.repairs)
             call_ids, expected = [report.call_id for report in tail.repairs], split_results(whole, cut, format)
             assert [id for id in call_ids if id in unique] == [id for id in expected if id in unique], (format, last)

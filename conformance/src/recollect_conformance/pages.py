@@ -14,6 +14,7 @@ from recollect.errors import InvalidValue, MessageNotFound, SessionNotFound
 from recollect.model.message import BuiltInFormat, Message
 from recollect.store import Session, Store
 from recollect_conformance.examples import (
+    RESPONSES_ITEMS,
     assistant,
     numbered_messages,
     tool_call_message,
@@ -241,7 +242,10 @@ class TestHistoryTail:
         for format in FORMATS:
             whole = session.history(format, repair=False)
             for last in range(len(whole) + 2):
-                assert session.history(format, last=last) == whole[max(len(whole) - last, 0) :], (format, last)
+                end = whole[max(len(whole) - last, 0) :]
+                assert session.history(format, last=last) == end, (format, last)
+                fast_tail = session.history(format, last=last, repair=False)
+                assert (fast_tail, fast_tail.repairs) == (end, []), (format, last)
 
     def test_in_every_format(self, store: Store):
         session = store.session("a")
@@ -251,6 +255,11 @@ class TestHistoryTail:
             session.append([user("q"), tool_call_message(call, f"d{number}"), tool_result_message(call)])
             session.tools.record_result(f"d{number}", {"n": number})
             session.append({"role": "assistant", "content": "a"})
+        self.check(session)
+        for item in RESPONSES_ITEMS:
+            session.append(item, format="openai-responses")
+        self.check(session)
+        session.delete_messages([session.messages(last=1)[0].id])
         self.check(session)
         session.mark_message(3, {"pinned": True})
         session.compact(before=11, summary="s")

@@ -14,7 +14,7 @@ import msgspec
 
 from recollect.errors import InvalidValue, UnknownFormat, format_value
 from recollect.formats import anthropic, common, openai_chat, recollect_format
-from recollect.formats.boundaries import BoundaryTest, no_message
+from recollect.formats.boundaries import BoundaryTest, every_message, no_message
 from recollect.formats.byte_values import to_tagged_json
 from recollect.formats.detection import FORMATS, detect_format, has_response_items
 from recollect.formats.provider_rules import ProviderRules
@@ -214,6 +214,11 @@ def write(messages: Sequence[Message], format: str) -> list[dict[str, Any]]:
 def boundary_test(format: str) -> BoundaryTest:
     """Return the function that tests whether a message is a boundary of a format."""
     return getattr(load_module(format), "is_boundary", no_message)
+
+
+def renders_each_apart(format: str) -> bool:
+    """Return whether a provider's format renders each of its own messages without regard to any other."""
+    return is_provider(format) and boundary_test(format) is every_message
 
 
 def check_format(format: Any) -> str:

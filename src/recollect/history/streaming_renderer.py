@@ -2,11 +2,13 @@
 
 It serves histories that need neither repair nor translation: nearly every history in the format in which it was
 stored. From the first message that needs either, it only collects the rest, and the messages are rendered at the end.
+Without repair, it serves only formats in which no message depends on another one.
 """
 
 from __future__ import annotations
 
 from recollect import formats
+from recollect.formats.registry import renders_each_apart
 from recollect.formats.remainder import MALFORMED
 from recollect.history.render import History, render_history
 from recollect.history.validate import ProviderValidator
@@ -16,11 +18,12 @@ from recollect.model.message import Message, MessageColumns
 class StreamingRenderer:
     """The history of the messages taken so far. After end(), it is complete."""
 
-    def __init__(self, format: str) -> None:
+    def __init__(self, format: str, *, repair: bool = True) -> None:
         self.history = History()
         self.complete = False
         self._format = format
-        self._validator = ProviderValidator(formats.load_rules(format))
+        self._repair = repair
+        self._validator = ProviderValidator(formats.load_rules(format)) if repair else None
         self._put_message = formats.put_function(format)
         self._is_streaming = True
         self._pages: list[tuple[int, MessageColumns]] = []
@@ -32,12 +35,13 @@ class StreamingRenderer:
 
     def _stream(self, messages: MessageColumns) -> bool:
         """Render messages. Return False if one of them needs repair or translation."""
-        accepts, put, history = self._validator.accepts, self._put_message, self.history
+        put, history = self._put_message, self.history
+        accepts = None if self._validator is None else self._validator.accepts
         try:
             for role, source_format, parts, native, state in zip(*messages[1:], strict=True):
-                if not accepts(role, source_format, parts, native, state) or not put(
-                    history, role, source_format, parts, native
-                ):
+                if accepts is not None and not accepts(role, source_format, parts, native, state):
+                    return False
+                if not put(history, role, source_format, parts, native):
                     return False
         except MALFORMED:  # a remainder that no format has produced; repair drops it
             return False
@@ -45,8 +49,8 @@ class StreamingRenderer:
 
     def end(self) -> None:
         """Complete the history."""
-        if not self._is_streaming or not self._validator.is_complete():
-            self.history = render_history(self._messages(), self._format)
+        if not self._is_streaming or not (self._validator is None or self._validator.is_complete()):
+            self.history = render_history(self._messages(), self._format, repair=self._repair)
         self.complete = True
 
     def _messages(self) -> list[Message]:
@@ -58,6 +62,7 @@ class StreamingRenderer:
         ]
 
 
-def make_renderer(format: str) -> StreamingRenderer | None:
-    """Return a renderer for a provider's format; None for a format without provider rules."""
-    return StreamingRenderer(format) if formats.is_provider(format) else None
+def make_renderer(format: str, *, repair: bool) -> StreamingRenderer | None:
+    """Return a renderer for a format; None if it has no provider rules, or if without repair messages are joined."""
+    serves = formats.is_provider(format) if repair else renders_each_apart(format)
+    return StreamingRenderer(format, repair=repair) if serves else None

@@ -7,19 +7,42 @@ that earlier messages cannot change it, except through the tool calls that its r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from recollect import formats
-from recollect.formats.registry import boundary_test
+from recollect.formats.registry import boundary_test, renders_each_apart
 from recollect.formats.remainder import MALFORMED
 from recollect.history.render import History
 from recollect.history.tool_pairs import is_call, is_result, pair_calls
-from recollect.model.message import Message, Repair
+from recollect.model.message import Message, MessageColumns, Repair
 
 _JOINED_FORMATS = frozenset({"ai-sdk-ui"})
 """The formats in which a call and its result are in one message, so that no cut separates them."""
 _SENTENCE = "The call of tool result {call} in message {message} is before the last {last} messages."
+
+
+def columns_renderer(format: str, last: int) -> Callable[[MessageColumns], History | None] | None:
+    """Return a function that renders the last messages of a history, without reports.
+
+    It returns None if one of them must be translated. There is no such function, but None, for a format in which a
+    message may depend on another one.
+    """
+    if not renders_each_apart(format):
+        return None
+    put = formats.put_function(format)
+
+    def render(messages: MessageColumns) -> History | None:
+        output: list[dict[str, Any]] = []
+        try:
+            for role, source_format, parts, native in zip(*messages[1:5], strict=True):
+                if not put(output, role, source_format, parts, native):
+                    return None
+        except MALFORMED:  # a remainder that no format has produced; the message is translated
+            return None
+        return History(output[max(len(output) - last, 0) :])
+
+    return render
 
 
 def render_tail(

@@ -78,6 +78,19 @@ class HistoryRow(NamedTuple):
     rare: str | None
 
 
+class NewestHistoryRow(NamedTuple):
+    """The columns of one of the last messages of a session that a history needs, with its branch."""
+
+    parts: bytes
+    position: int
+    role: str
+    format: str | None
+    native: str | None
+    rare: str | None
+    head: int
+    fork_at: int
+
+
 MESSAGE_GET = Query("message_get", MessageRow)
 MESSAGE_FOR_UPDATE = Query("message_for_update", MessageRow)
 MESSAGES_FORWARD = Query("messages_forward", MessageRow)
@@ -87,6 +100,7 @@ MESSAGES_BACKWARD_BY_TIME = Query("messages_backward_by_time", MessageRow)
 MESSAGES_PINNED = Query("messages_pinned", MessageRow)
 MESSAGES_LAST_USER = Query("messages_last_user", MessageRow)
 MESSAGES_TUPLES = Query("messages_tuples", HistoryRow)
+MESSAGES_LAST_TUPLES = Query("messages_last_tuples", NewestHistoryRow)
 
 MESSAGE_COLUMNS = (
     "role", "state", "tokens", "input_tokens", "output_tokens", "created_at", "completed_at", "format", "model",
@@ -209,11 +223,14 @@ def messages_from_rows(rows: list[Row], branch: int) -> list[Message]:
 
 
 def columns_from_rows(rows: list[Row]) -> MessageColumns:
-    """Return the columns of rows of MESSAGES_TUPLES; a row with rare columns has no parts, which the caller adds."""
+    """Return the columns of rows of HistoryRow or NewestHistoryRow.
+
+    A row with rare columns has no parts, which the caller adds.
+    """
     if not rows:
         return MessageColumns((), (), (), [], [], [])
     decode, plain = json.decoder(MessageParts), json.decoder(Any)
-    texts, positions, roles, formats, natives, rares = zip(*rows, strict=True)
+    texts, positions, roles, formats, natives, rares, *_ = zip(*rows, strict=True)
     parts = [
         () if rare is not None else decode(text) if text[0] != _SPACE else json.decode_as(MessageParts, text)
         for text, rare in zip(texts, rares, strict=True)
@@ -405,6 +422,8 @@ def _finish_newest(request: LastMessagesRequest, rows: list[NewestMessageRow]) -
     return _newest_page(newest, messages_from_rows(newest.rows, newest.number), request.limit)
 
 
+_position_of_tuple = itemgetter(NewestHistoryRow._fields.index("position"))
+_rare_of_tuple = itemgetter(NewestHistoryRow._fields.index("rare"))
 _row_position = itemgetter(NewestMessageRow._fields.index("position"))
 _MESSAGE_COLUMNS = slice(len(MessageRow._fields))  # of a NewestMessageRow; the columns of its branch follow
 _BRANCH_COLUMNS = slice(len(MessageRow._fields), None)
@@ -450,6 +469,23 @@ def read_newest(scope: Scope, session: str, limit: int, deleted: bool) -> Steps[
     if newest is None:
         return None
     return _newest_page(newest, (yield from decode_rows(scope, newest.number, newest.rows)), limit)
+
+
+def read_newest_columns(scope: Scope, session: str, limit: int) -> Steps[tuple[int, MessageColumns] | None]:
+    """Read the last messages of a path as columns, with the key of its head branch.
+
+    Return None if the head branch does not contain all of them, or if one has a state or refers to blobs.
+    """
+    if not session_ids.is_possible_id(session):
+        return None
+    rows = yield from fetch_tuples(MESSAGES_LAST_TUPLES, owner=scope.owner, id=session, limit=limit)
+    if not rows:
+        return None
+    *_, head, fork_at = rows[0]
+    if fork_at and len(rows) < limit:
+        return None
+    rows.sort(key=_position_of_tuple)  # a join does not promise the order of its rows
+    return None if any(map(_rare_of_tuple, rows)) else (head, columns_from_rows(rows))
 
 
 def read_span(

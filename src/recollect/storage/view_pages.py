@@ -11,12 +11,13 @@ from typing import NamedTuple, TypeVar
 
 from recollect.errors import InvalidValue
 from recollect.model.compaction import Compaction, outermost_compactions
-from recollect.model.message import Message, ToolCallPart, ToolResultPart
+from recollect.model.message import Message, MessageColumns, ToolCallPart, ToolResultPart
 from recollect.storage import messages, paths, sessions, tools
-from recollect.storage.operation import Operation, Plan, Scope, Steps
+from recollect.storage.operation import Operation, Plan, Scope, Steps, fetch_all
 from recollect.storage.pages import PageRequest, check_limit, find_bounds
 from recollect.storage.paths import LAST_POSITION, PathSpan
 from recollect.storage.views import (
+    COMPACTIONS_OF_BRANCH,
     PARTNER_DISTANCE,
     compactions_of_branch,
     merge_by_position,
@@ -46,18 +47,39 @@ _TAIL_GROWTH = 4
 """Factor of the next attempt if too few messages were read. All attempts together read a third more than the last."""
 
 
-def read_tail(scope: Scope, session: str, last: int, render: Callable[[ViewTail], T | None]) -> Plan[T]:
+def read_tail(
+    scope: Scope,
+    session: str,
+    last: int,
+    render: Callable[[ViewTail], T | None],
+    render_columns: Callable[[MessageColumns], T | None] | None = None,
+) -> Plan[T]:
     """Read the last active messages of a session, more each time, until `render` returns a result for them.
 
-    Each attempt is one operation, so that the result is a consistent state of the session.
+    Each attempt is one operation, so that the result is a consistent state of the session. The first one is for
+    `render_columns`, if it is not None.
     """
     count = check_limit("last", last) + _TAIL_MARGIN
+    if render_columns is not None:
+        columns: MessageColumns | None = yield Operation(_read_tail_columns, scope, session, last, writes=False)
+        result = None if columns is None else render_columns(columns)
+        if result is not None:
+            return result
     while True:
         tail: ViewTail = yield Operation(_read_tail, scope, session, count, writes=False)
         result = render(tail)
         if result is not None:
             return result
         count *= _TAIL_GROWTH
+
+
+def _read_tail_columns(scope: Scope, session: str, last: int) -> Steps[MessageColumns | None]:
+    """Read the last active messages as columns; None if they have several branches, compactions, states or blobs."""
+    newest = yield from messages.read_newest_columns(scope, session, last)
+    if newest is None:
+        return None
+    head, columns = newest
+    return None if (yield from fetch_all(COMPACTIONS_OF_BRANCH, branch=head)) else columns
 
 
 def _read_tail(scope: Scope, session: str, count: int) -> Steps[ViewTail]:

@@ -369,8 +369,8 @@ class AsyncSession(SessionFields):
         - `last`: exactly this number of the last dicts: `history(format, last=n)` equals `history(format,
           repair=False)[-n:]`, and the store reads the conversation from its end and only as far as needed. Nothing is
           repaired. If a tool result is among them and its call is before them, [repairs][Repair] contains a
-          `split_pair`: pass a larger `last` before you send the dicts to a provider. `last` cannot be combined with
-          `budget`, `limit` and `counter`.
+          `split_pair`: pass a larger `last` before you send the dicts to a provider. `repair=False` omits the report and
+          is faster for `"openai-responses"`. `last` cannot be combined with `budget`, `limit` and `counter`.
         - `counter`: the method of counting tokens.
           - `None`: the stored `tokens` of each message: your value, the provider's, or an estimate that was made when
             the message was stored (1 token per 4 bytes of UTF-8, 4 per message, 1,000 per attachment)
@@ -385,11 +385,11 @@ class AsyncSession(SessionFields):
         ```
         """
         name = formats.check_format(format)
-        if last is not None:
-            return await self._history_tail(name, last, budget, limit, counter)
-        window = model_history.window.Window(budget, limit, model_history.window.token_counter(counter))
         repair = validation.check_flag("repair", repair)
-        renderer = model_history.streaming_renderer.make_renderer(name) if repair and not window.is_bounded else None
+        if last is not None:
+            return await self._history_tail(name, last, repair, budget, limit, counter)
+        window = model_history.window.Window(budget, limit, model_history.window.token_counter(counter))
+        renderer = None if window.is_bounded else model_history.streaming_renderer.make_renderer(name, repair=repair)
         enough = window.enough if window.is_bounded else None
         view = await self.store._follow(
             storage.views.read_active(self.store._scope(), self.id, enough=enough, consumer=renderer)
@@ -398,18 +398,20 @@ class AsyncSession(SessionFields):
             return renderer.history
         return render_history(window.fit(view.messages), name, repair=repair)
 
-    async def _history_tail(self, format: str, last: int, *bounds: object) -> History:
-        """Return the last dicts of a history."""
+    async def _history_tail(self, format: str, last: int, repair: bool, *bounds: object) -> History:
+        """Return the last dicts of a history; with `repair`, report tool results whose call is before them."""
         if any(bound is not None for bound in bounds):
             raise InvalidValue("last must not be combined with budget, limit or counter. Pass one of them.")
         validation.check_integer("last", last)
 
         def render(tail: storage.view_pages.ViewTail) -> History | None:
-            return model_history.tail.render_tail(
-                tail.messages, tail.earlier_calls, format, last, is_whole=tail.is_whole
-            )
+            messages, calls, is_whole = tail
+            return model_history.tail.render_tail(messages, calls, format, last, is_whole=is_whole)
 
-        return await self.store._follow(storage.view_pages.read_tail(self.store._scope(), self.id, last, render))
+        render_columns = None if repair else model_history.tail.columns_renderer(format, last)
+        plan = storage.view_pages.read_tail(self.store._scope(), self.id, last, render, render_columns)
+        history = await self.store._follow(plan)
+        return history if repair else History(history)
 
     async def active_tokens(self) -> int:
         """Return the sum of the stored `tokens` of the model-visible messages.

@@ -188,10 +188,10 @@ LOCKS = {
 SETTINGS = {
     **dict.fromkeys(
         (
-            "messages_last", "sessions_by_activity", "sessions_by_activity_reversed", "sessions_by_creation",
-            "sessions_by_creation_reversed", "sessions_by_deletion", "sessions_by_deletion_reversed",
-            "sessions_by_folded_title", "sessions_by_folded_title_reversed", "sessions_of_id_prefix",
-            "sessions_pinned_first",
+            "messages_last", "messages_last_tuples", "sessions_by_activity", "sessions_by_activity_reversed",
+            "sessions_by_creation", "sessions_by_creation_reversed", "sessions_by_deletion",
+            "sessions_by_deletion_reversed", "sessions_by_folded_title", "sessions_by_folded_title_reversed",
+            "sessions_of_id_prefix", "sessions_pinned_first",
         ),
         "settings_walk",
     ),

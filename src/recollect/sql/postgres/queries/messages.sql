@@ -102,6 +102,21 @@ CROSS JOIN LATERAL (
     ORDER BY position DESC LIMIT :limit
 ) AS m
 
+-- name: messages_last_tuples
+-- Return the columns that a history needs of the last messages of a session's head branch, newest first.
+SELECT m.*, (head_branch.tree << 20) | head_branch.number AS head, head_branch.fork_at
+FROM (
+    SELECT b.tree, b.number, b.fork_at, s.last FROM recollect.sessions AS s
+    JOIN recollect.branches AS b ON b.tree = s.tree AND b.number = s.branch
+    WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
+) AS head_branch
+CROSS JOIN LATERAL (
+    SELECT parts::varchar, position, role, format, native, coalesce(state, blobs) AS rare FROM recollect.messages
+    WHERE tree = head_branch.tree AND branch = head_branch.number AND position > head_branch.fork_at AND position <= head_branch.last
+        AND deleted_at IS NULL
+    ORDER BY position DESC LIMIT :limit
+) AS m
+
 -- name: messages_tuples
 -- Return the columns of messages that a history needs, oldest first.
 SELECT parts::varchar, position, role, format, native, coalesce(state, blobs) AS rare

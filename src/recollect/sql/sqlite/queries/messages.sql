@@ -92,6 +92,19 @@ CROSS JOIN messages
 WHERE key > head_branch.low AND key <= head_branch.high AND (deleted_at IS NULL OR :deleted)
 ORDER BY key DESC LIMIT :limit
 
+-- name: messages_last_tuples
+-- Return the columns that a history needs of the last messages of a session's head branch, newest first.
+SELECT CAST(parts AS BLOB) AS parts, key & 4294967295 AS position, role, format, native, coalesce(state, blobs) AS rare,
+    key >> 32 AS head, head_branch.fork_at
+FROM (
+    SELECT (s.head << 32) | b.fork_at AS low, (s.head << 32) | s.last AS high, b.fork_at
+    FROM sessions AS s JOIN branches AS b ON b.key = s.head
+    WHERE s.owner = :owner AND s.id = :id AND s.deleted_at IS NULL
+) AS head_branch
+CROSS JOIN messages
+WHERE key > head_branch.low AND key <= head_branch.high AND deleted_at IS NULL
+ORDER BY key DESC LIMIT :limit
+
 -- name: messages_tuples
 -- Return the columns of messages that a history needs, oldest first.
 SELECT CAST(parts AS BLOB) AS parts, key & 4294967295 AS position, role, format, native, coalesce(state, blobs) AS rare
