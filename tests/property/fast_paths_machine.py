@@ -735,7 +735,7 @@ class FastPathComparison(RuleBasedStateMachine):
         self.compare_of(
             id,
             lambda handle: handle.mark_message(
-                position, {"rating": count, "pinned": erase}
+                position, {"rating": count, "pinned": erase}, input_tokens=count or None
             ),
         )
         self.compare_of(id, lambda handle: handle.delete_messages([position]))

@@ -515,6 +515,32 @@ class TestMarkMessage:
             session.mark_message(1, marks)
         assert session.message(1).metadata is None
 
+    def test_the_usage_may_be_known_later(self, store: Store):
+        session = store.session("a")
+        session.append([user("q"), assistant("a")])
+        fork = session.fork()
+        message = session.mark_message(2, {"by": "billing"}, input_tokens=10, output_tokens=3)
+        assert (message.input_tokens, message.output_tokens, message.metadata) == (10, 3, {"by": "billing"})
+        message = session.mark_message(2, {}, output_tokens=5)
+        assert (message.input_tokens, message.output_tokens, message.edited_at) == (10, 5, None)
+        assert session.message(2) == message == fork.message("1.2")
+        check_counts(session)
+        check_counts(fork.refresh())
+        assert (session.stats().input_tokens, session.stats().output_tokens) == (10, 5)
+        revision = session.revision
+        session.mark_message(2, {}, input_tokens=10)
+        assert session.revision == revision
+        session.delete_messages([2])
+        session.mark_message(2, {}, input_tokens=20)
+        check_counts(session)
+        session.restore_messages([2])
+        check_counts(session)
+        assert session.input_tokens == 20
+        assert store.maintenance.check().problems == ()
+        for invalid in (-1, True, 1.5, "5"):
+            with pytest.raises(InvalidValue, match=r"^output_tokens must be a non-negative integer or None"):
+                session.mark_message(2, {}, output_tokens=invalid)  # pyright: ignore[reportArgumentType]
+
     def test_concurrent_marks_are_all_kept(self, store: Store, database: DatabaseUnderTest):
         store.session("a").append(user("x"))
         stores = [store, database.open()]

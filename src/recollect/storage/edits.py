@@ -48,29 +48,71 @@ class SelectedMessageRow(NamedTuple):
 _MESSAGES_SELECTED = Query("messages_selected", SelectedMessageRow)
 
 
+class MessageUsage(NamedTuple):
+    """The usage of a message; None does not change it."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+
+
 def mark(
-    scope: Scope, session: str, name: paths.MessageId, metadata: Mapping[str, Any], expected: int | None = None
+    scope: Scope,
+    session: str,
+    name: paths.MessageId,
+    metadata: Mapping[str, Any],
+    usage: MessageUsage,
+    expected: int | None = None,
 ) -> Operation[Message]:
-    """Merge keys into the metadata of a message, in every fork that shares it. None removes a key.
+    """Merge keys into the metadata of a message and set its usage, in every fork that shares it. None removes a key.
 
     Raise StaleRevision if the revision of the session is not `expected`.
     """
     validation.check_integer("expected", expected)
+    for field, number in usage._asdict().items():
+        validation.check_integer(field, number)
     marks = json.to_json_data(metadata, "metadata")
     if not isinstance(marks, dict):
         raise InvalidValue(f"metadata must be a dict, got {format_value(metadata)}.")
     json.encode(marks)  # raises InvalidValue for what JSON cannot hold, before the transaction
-    return Operation(_mark, scope, session, name, marks, expected)
+    return Operation(_mark, scope, session, name, marks, usage, expected)
 
 
 def _mark(
-    scope: Scope, session: str, name: paths.MessageId, marks: Mapping[str, Any], expected: int | None
+    scope: Scope,
+    session: str,
+    name: paths.MessageId,
+    marks: Mapping[str, Any],
+    usage: MessageUsage,
+    expected: int | None,
 ) -> Steps[Message]:
     current = yield from sessions.find(scope, session)
     sessions.check_revision(current, expected)
     span, message = yield from messages.find_message(scope, session, current, name, lock=True)
-    if not marks:
+    if marks:
+        message = yield from _merge_metadata(scope, current, span, message, marks)
+    return (yield from _set_usage(scope, current, span, message, usage))
+
+
+def _set_usage(
+    scope: Scope, current: sessions.StoredSession, span: paths.PathSpan, message: Message, usage: MessageUsage
+) -> Steps[Message]:
+    """Write the usage of a message, and change the counts of the sessions that contain it."""
+    old = MessageUsage(message.input_tokens, message.output_tokens)
+    new = MessageUsage(*(before if after is None else after for before, after in zip(old, usage, strict=True)))
+    if new == old:
         return message
+    yield from execute("message_set_usage", branch=span.branch, position=span.high, **new._asdict())
+    change = CountChange(0, 0, *((after or 0) - (before or 0) for before, after in zip(old, new, strict=True)))
+    if message.deleted_at_ms is not None:
+        change = CountChange(0, 0, 0, 0)
+    yield from messages.adjust_counts(scope, current.tree, span.branch, span.high, change)
+    return msgspec.structs.replace(message, **new._asdict())
+
+
+def _merge_metadata(
+    scope: Scope, current: sessions.StoredSession, span: paths.PathSpan, message: Message, marks: Mapping[str, Any]
+) -> Steps[Message]:
+    """Write the metadata of a message with some keys changed, and its pin."""
     fields = {**(message.metadata or {}), **marks}
     metadata = {key: value for key, value in fields.items() if key not in marks or value is not None} or None
     text = _encode_metadata(metadata)

@@ -369,8 +369,8 @@ class AsyncSession(SessionFields):
         - `last`: exactly this number of the last dicts: `history(format, last=n)` equals `history(format,
           repair=False)[-n:]`, and the store reads the conversation from its end and only as far as needed. Nothing is
           repaired. If a tool result is among them and its call is before them, [repairs][Repair] contains a
-          `split_pair`: pass a larger `last` before you send the dicts to a provider. `repair=False` omits the report and
-          is faster for `"openai-responses"`. `last` cannot be combined with `budget`, `limit` and `counter`.
+          `split_pair`: pass a larger `last` before you send the dicts to a provider. `repair=False` omits the report
+          and is faster for `"openai-responses"`. `last` cannot be combined with `budget`, `limit` and `counter`.
         - `counter`: the method of counting tokens.
           - `None`: the stored `tokens` of each message: your value, the provider's, or an estimate that was made when
             the message was stored (1 token per 4 bytes of UTF-8, 4 per message, 1,000 per attachment)
@@ -477,13 +477,22 @@ class AsyncSession(SessionFields):
         self._set_info(result.session)
         return result.compaction
 
-    async def mark_message(self, id: MessageId, metadata: dict[str, Any], *, expected: int | None = None) -> Message:
-        """Change keys of the metadata of the message with this `id`, and return the message.
+    async def mark_message(
+        self,
+        id: MessageId,
+        metadata: dict[str, Any],
+        *,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        expected: int | None = None,
+    ) -> Message:
+        """Change keys of the metadata of the message with this `id`, or its usage, and return the message.
 
         The message is marked in every fork that shares it.
 
         - `metadata`: the keys to set, with any JSON values. `None` removes a key; keys that you do not pass stay.
           `{"pinned": True}` pins the message, so that every history includes it; `{"pinned": None}` unpins it.
+        - `input_tokens`, `output_tokens`: the usage, if it is known only later. `None` does not change it.
         - `expected`: the revision that the session must have, otherwise `StaleRevision` is raised; see [Revisions].
 
         ```python
@@ -491,7 +500,8 @@ class AsyncSession(SessionFields):
         session.mark_message("1.2", {"reviewed": None}).metadata    # -> {'rating': 5}
         ```
         """
-        message = await self.store._run(storage.edits.mark(self.store._scope(), self.id, id, metadata, expected))
+        usage = storage.edits.MessageUsage(input_tokens, output_tokens)
+        message = await self.store._run(storage.edits.mark(self.store._scope(), self.id, id, metadata, usage, expected))
         await self.refresh()
         return message
 

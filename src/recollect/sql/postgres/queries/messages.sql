@@ -210,6 +210,10 @@ UPDATE recollect.messages SET client_key = :key WHERE {on_branch} AND position =
 -- Replace the metadata of a message.
 UPDATE recollect.messages SET metadata = :metadata WHERE {on_branch} AND position = :position
 
+-- name: message_set_usage
+-- Replace the usage of a message.
+UPDATE recollect.messages SET input_tokens = :input_tokens, output_tokens = :output_tokens WHERE {on_branch} AND position = :position
+
 -- name: messages_count
 -- Count the messages and tokens of a span.
 SELECT count(*) AS messages, coalesce(sum(tokens), 0)::bigint AS tokens, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,

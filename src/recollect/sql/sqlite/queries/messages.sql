@@ -187,6 +187,10 @@ UPDATE messages SET client_key = :key WHERE key = (:branch << 32) | :position
 -- Replace the metadata of a message.
 UPDATE messages SET metadata = :metadata WHERE key = (:branch << 32) | :position
 
+-- name: message_set_usage
+-- Replace the usage of a message.
+UPDATE messages SET input_tokens = :input_tokens, output_tokens = :output_tokens WHERE key = (:branch << 32) | :position
+
 -- name: messages_count
 -- Count the messages and tokens of a span.
 SELECT count(*) AS messages, coalesce(sum(tokens), 0) AS tokens, coalesce(sum(input_tokens), 0) AS input_tokens,
