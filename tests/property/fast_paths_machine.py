@@ -723,6 +723,9 @@ class FastPathComparison(RuleBasedStateMachine):
         drafts = [Draft(role="user", parts=(TextPart(text=text),), key=key) for key in keys]
         id = self.pick(number)
         self.compare_of(id, lambda handle: handle.append(drafts))
+        call = {"type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": "{}"}
+        items = [{"role": "user", "content": text}, call]
+        self.compare_of(id, lambda handle: handle.append(items, "openai-responses", keys=[None, f"{number} {text}"]))
         self.compare_of(id, lambda handle: handle.message(key="m1"))
         self.compare(lambda side: side.store.message(key="m1"))
 

@@ -46,6 +46,7 @@ UNHANDLED_BY_SQLITE = {
     (fast_paths.EnsureSessionRequest, None),
     (fast_paths.ListSessionsRequest, None),  # pinned sessions first take several statements
 }
+UNHANDLED_BY_POSTGRES = {(fast_paths.KeyedAppendRequest, None)}  # the steps are pipelined, as one round trip more
 
 
 def public_operations() -> dict[str, Any]:
@@ -159,7 +160,7 @@ def test_the_fast_paths_of_postgres_change_no_result(face, databases, short_page
 
     with databases.pools.reuse():
         run_comparison(open_pair, answers, 60 if long else 20, is_random=long)
-    assert set(+answers) == ALL_KINDS
+    assert set(+answers) == ALL_KINDS - UNHANDLED_BY_POSTGRES
 
 
 def test_the_operations_without_a_rule_exist():
@@ -168,5 +169,6 @@ def test_the_operations_without_a_rule_exist():
 
 def test_sqlite_lacks_the_fast_paths_that_save_only_round_trips():
     assert set(SqliteFastPaths({}).handlers) == {
-        fast_paths.AppendRequest, fast_paths.SaveTurnRequest, fast_paths.ListSessionsRequest
+        fast_paths.AppendRequest, fast_paths.KeyedAppendRequest, fast_paths.SaveTurnRequest,
+        fast_paths.ListSessionsRequest,
     }  # fmt: skip

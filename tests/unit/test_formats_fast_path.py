@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import recollect
 from recollect import formats
-from recollect.formats import anthropic, openai_chat, registry
+from recollect.formats import anthropic, openai_chat, openai_responses, registry
 from recollect.formats.detection import detect_format
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -36,6 +37,52 @@ def test_the_fast_path_returns_what_the_full_reader_returns(module, message):
     assert draft is not None
     assert [draft] == module.read(message) == formats.read(message) == formats.read(message, module.NAME)
     assert detect_format(message) == module.NAME
+
+
+CALL_ITEM = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+OUTPUT_ITEM = {"type": "function_call_output", "call_id": "c", "output": "found"}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        CALL_ITEM,
+        {"id": "fc_1", **CALL_ITEM, "status": "completed", "namespace": "n", "arguments": '{"trunc'},
+        {"role": "user", **CALL_ITEM},
+        OUTPUT_ITEM,
+        {**OUTPUT_ITEM, "id": "fco_1", "status": "failed"},
+        {**OUTPUT_ITEM, "output": "", "block": "x"},
+    ],
+)
+def test_the_fast_path_of_items_returns_what_the_full_reader_returns(item):
+    draft = openai_responses.read_fast(item)
+    assert draft is not None
+    assert [draft] == openai_responses.read(item) == formats.read(item, "openai-responses") == formats.read(item)
+    assert formats.write([message_of(draft)], "openai-responses") == [item]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**CALL_ITEM, "arguments": None},
+        {**CALL_ITEM, "id": None},
+        {**CALL_ITEM, "object": "response"},
+        {"type": "function_call", "call_id": "c", "name": "f"},
+        {"type": "function_call", "name": "f", "arguments": "{}"},
+        {**CALL_ITEM, 5: "x"},
+        {**OUTPUT_ITEM, "output": [{"type": "input_text", "text": "x"}]},
+        {"type": "function_call_output", "call_id": "c"},
+        {"type": ["function_call"], "call_id": "c"},
+        {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "x"},
+        {"role": "user", "content": "x"},
+    ],
+)
+def test_other_items_are_left_to_the_full_reader(item):
+    assert openai_responses.read_fast(item) is None
+
+
+def message_of(draft):
+    return recollect.Message(1, 1, draft.role, draft.parts, 0, format=draft.format, native=draft.native)
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])

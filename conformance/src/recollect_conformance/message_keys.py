@@ -17,11 +17,11 @@ from recollect.errors import (
     StaleRevision,
     TurnExists,
 )
-from recollect.model.message import AttachmentPart, Draft, TextPart, ToolCallPart, ToolResultPart
+from recollect.model.message import AttachmentPart, BuiltInFormat, Draft, TextPart, ToolCallPart, ToolResultPart
 from recollect.store import Store
 from recollect_conformance.concurrency import run_concurrently
 from recollect_conformance.database import DatabaseUnderTest
-from recollect_conformance.examples import check_counts, ids, texts, user
+from recollect_conformance.examples import RESPONSES_ITEMS, check_counts, ids, texts, user
 
 ODD_KEYS = ("k", "é ü 中", "\0", "a\0b\x10c\x100", "\x10", "\x10p", "\n\r\t\x7f", '"\\u0000', " ", "'", "%", "x" * 1024)
 """Keys that an engine, JSON or SQL could change."""
@@ -60,6 +60,43 @@ class TestMessageKeys:
         assert (result.repeated, result.count) == (False, 5)
         assert texts(session) == ["k1", "k2", "k3", "k4", "no key", "k5"]
         check_counts(session)
+
+    def test_keys_of_messages_in_any_format(self, store: Store):
+        session = store.session("a")
+        format: BuiltInFormat = "openai-responses"
+        items = RESPONSES_ITEMS
+        keys = [None if number % 3 == 2 else f"item {number}" for number in range(len(items))]
+        assert len(session.append(items, format, keys=keys).ids) == len(items)
+        assert [message.key for message in session.messages()] == keys
+        assert session.history(format, repair=False) == items
+        assert session.append(items[:2], format, keys=keys[:2]).repeated
+        assert session.append(user("one"), keys=["u"]).ids == session.append([user("one")], keys=("u",)).ids
+        assert session.append([draft("x", "of the draft"), draft("y", "z")], keys=[None, "w"]).count == 2
+        assert [message.key for message in session.messages(last=2)] == ["of the draft", "w"]
+        with pytest.raises(KeyReused):
+            session.append(user("two"), keys=["u"])
+        other = store.session("b")
+        other.append(items[:2], format, keys=keys[:2])
+        assert [message.key for message in other.messages()] == keys[:2]
+        for number in (session, other):
+            check_counts(number)
+
+    def test_keys_and_messages_that_do_not_match(self, store: Store):
+        session = store.session("a")
+        answer = {"type": "message", "role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}
+        for messages, keys in (([user("a")], []), ([user("a"), answer], ["k"]), (user("a"), ["k", "l"])):
+            with pytest.raises(InvalidValue, match=r"^keys must have a key or None for each of the \d messages"):
+                session.append(messages, keys=keys)
+        invalid_keys: list[Any] = ["k", 5, {"k": 1}]
+        for keys in invalid_keys:
+            with pytest.raises(InvalidValue, match=r"^keys must be a list"):
+                session.append([user("a")], keys=keys)
+        for key in ("", 5, b"k", "x" * 1025):
+            with pytest.raises(InvalidValue):
+                session.append([user("a")], keys=[key])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidValue, match=r"^Each message of a batch must have its own key"):
+            session.append([user("a"), user("b")], keys=["k", "k"])
+        assert session.messages() == []
 
     def test_different_content_is_refused_and_nothing_is_stored(self, store: Store):
         session = store.session("a")

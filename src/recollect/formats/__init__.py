@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from recollect.formats.registry import parse as parse
     from recollect.formats.registry import put_function as put_function
     from recollect.formats.registry import read as read
+    from recollect.formats.registry import read_with_keys as read_with_keys
     from recollect.formats.registry import render as render
     from recollect.formats.registry import response as response
     from recollect.formats.registry import without_contradicting_remainder as without_contradicting_remainder
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["RegisteredFormat", "parse", "render", "response"]
 
 _INTERNAL_NAMES = frozenset({
-    "FORMATS", "PROVIDERS", "check_format", "is_provider", "load_rules", "put_function", "read",
+    "FORMATS", "PROVIDERS", "check_format", "is_provider", "load_rules", "put_function", "read", "read_with_keys",
     "without_contradicting_remainder", "write",
 })  # fmt: skip
 """Names that other packages of Recollect import from here."""

@@ -99,6 +99,31 @@ def read(message: dict[str, Any]) -> list[Draft]:
     ]
 
 
+def read_fast(item: dict[str, Any]) -> Draft | None:
+    """Read a function call or its output with only texts, the most common items of agents; None if it is another item.
+
+    Its values need no further check: texts are JSON data.
+    """
+    kind, call_id = item.get("type"), item.get("call_id")
+    if type(kind) is not str or call_id is None or kind not in _FAST_FIELDS or "object" in item:
+        return None
+    native: dict[str, Any] = {}
+    common_fields = _FAST_FIELDS[kind]
+    for name, value in item.items():
+        if type(value) is not str or type(name) is not str:
+            return None
+        if name not in common_fields:
+            native[name] = value
+    if len(item) - len(native) < len(common_fields):
+        return None
+    if kind == _FUNCTION:
+        part = ToolCallPart(call_id=call_id, tool=item["name"], arguments_text=item["arguments"], native=native or None)
+        return Draft(role="assistant", parts=(part,), format=NAME)
+    status: ResultStatus = "error" if item.get("status") == "failed" else "success"
+    result = ToolResultPart(call_id=call_id, status=status, text=item["output"], native=native or None)
+    return Draft(role="tool", parts=(result,), format=NAME)
+
+
 def merge_items(drafts: Sequence[Draft]) -> list[Draft]:
     """Merge adjacent items of an answer into one message."""
     merged_drafts: list[Draft] = []
@@ -458,6 +483,11 @@ _OUTPUTS: dict[str, str] = {
     "local_shell_call_output": "id",
     "shell_call_output": "call_id",
     "apply_patch_call_output": "call_id",
+}
+# The common fields of the items that read_fast() reads.
+_FAST_FIELDS: dict[str, frozenset[str]] = {
+    _FUNCTION: frozenset({"type", "call_id", "name", "arguments"}),
+    _FUNCTION_OUTPUT: frozenset({"type", "call_id", "output"}),
 }
 _TEXT_TYPES = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _SHELL_OUTPUT_KEYS = frozenset({"stdout", "stderr", "outcome"})

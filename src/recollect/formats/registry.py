@@ -19,6 +19,7 @@ from recollect.formats.byte_values import to_tagged_json
 from recollect.formats.detection import FORMATS, detect_format, has_response_items
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import has_remainder, is_dict, is_list, without_remainder
+from recollect.model import validation
 from recollect.model.json import copy_json_data, decode_as, encode, to_json_data
 from recollect.model.message import Draft, Format, Message, Messages, check_draft
 
@@ -172,12 +173,7 @@ def read(messages: Any, format: str | None = None) -> list[Draft]:
     drafts: list[Draft] = []
     item_count = 0  # drafts at the end that are items, to be merged into messages
     for index, message in enumerate(_to_list(messages)):
-        try:
-            new_drafts = _read_one(message, module)
-        except InvalidValue as error:
-            if not _is_unknown_item(error, messages):
-                raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
-            new_drafts = _read_one(message, load_module(_ITEMS))
+        new_drafts = _read_element(messages, index, message, module)
         drafts += new_drafts
         if new_drafts[0].format == _ITEMS and _is_item(message):
             item_count += 1
@@ -187,6 +183,35 @@ def read(messages: Any, format: str | None = None) -> list[Draft]:
     if item_count > 1:
         _merge_items(drafts, item_count, 0)
     return drafts
+
+
+def read_with_keys(messages: Any, keys: Sequence[str | None], format: str | None = None) -> list[Draft]:
+    """Read messages as one draft each, with a key or None for each. Items of one answer are not merged."""
+    module = None if format is None else load_module(format)
+    values: Any = _to_list(messages) if type(messages) is not dict and _is_many(messages) else [messages]
+    keys = validation.check_items("keys", keys)
+    if len(values) != len(keys):
+        raise InvalidValue(f"keys must have a key or None for each of the {len(values)} messages, got {len(keys)}.")
+    drafts: list[Draft] = []
+    for index, (message, key) in enumerate(zip(values, keys, strict=True)):
+        new_drafts = _read_element(values, index, message, module)
+        if len(new_drafts) != 1:
+            raise InvalidValue(
+                f"messages[{index}] must be one message to have a key, got {len(new_drafts)} messages in one. Pass the "
+                f"drafts that recollect.formats.parse() returns, each with a key."
+            )
+        drafts.append(new_drafts[0] if key is None else msgspec.structs.replace(new_drafts[0], key=key))
+    return drafts
+
+
+def _read_element(messages: Any, index: int, message: Any, module: FormatModule | None) -> list[Draft]:
+    """Read one of several messages. An error names its index."""
+    try:
+        return _read_one(message, module)
+    except InvalidValue as error:
+        if not _is_unknown_item(error, messages):
+            raise type(error)(f"messages[{index}]: {error}", **error.fields) from error
+        return _read_one(message, load_module(_ITEMS))
 
 
 def _is_unknown_item(error: InvalidValue, messages: Any) -> bool:
@@ -442,6 +467,10 @@ def _read_fast(message: dict[str, Any], module: FormatModule | None) -> Draft | 
         draft = openai_chat.read_fast(message)
     if draft is None and module in (None, anthropic):
         draft = anthropic.read_fast(message)
+    if draft is None and module is not None and module.NAME == _ITEMS:
+        from recollect.formats import openai_responses  # noqa: PLC0415  loaded already: it is the module
+
+        draft = openai_responses.read_fast(message)
     return draft
 
 

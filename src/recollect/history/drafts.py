@@ -15,6 +15,11 @@ def read_drafts(messages: Any, format: str | None = None) -> list[Draft]:
     return formats.read(messages, format)
 
 
+def read_batch(messages: Any, format: str | None, keys: Any) -> list[Draft]:
+    """Read the messages of an append: with keys, one draft for each."""
+    return formats.read(messages, format) if keys is None else formats.read_with_keys(messages, keys, format)
+
+
 def read_answer(message: Any, format: str | None = None) -> Draft:
     """Read the message that completes a stream. Raise InvalidValue if it is not exactly one."""
     drafts = read_drafts(message, format)

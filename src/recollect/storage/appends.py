@@ -16,7 +16,7 @@ from recollect.model import validation
 from recollect.model.message import Draft, Message, ToolResultPart
 from recollect.model.session import SessionCounts, SessionInfo
 from recollect.storage import messages, sessions, tools
-from recollect.storage.fast_paths import ACTIVITY_RESOLUTION, AdvancedRow, AppendRequest
+from recollect.storage.fast_paths import ACTIVITY_RESOLUTION, AdvancedRow, AppendRequest, KeyedAppendRequest
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, execute_many, fetch_one
 from recollect.storage.paths import BRANCH_GET
 
@@ -87,20 +87,40 @@ def append(
     check_key(key)
     validation.check_integer("expected", expected)
     records = [messages.encode_draft(draft, scope.now) for draft in drafts]
-    request = None if key is not None else make_request(scope, session, records, expected)
+    request = None if key is not None else _make_append_request(scope, session, records, expected)
     return Operation(
         _append, scope, session, records, key, expected, session=session, fast=request, finish=_finish_append
     )
 
 
-def make_request(
+def _make_append_request(
     scope: Scope, session: str, records: Sequence[messages.EncodedDraft], expected: int | None
+) -> AppendRequest | None:
+    """Return the request for the fast path of an append, with the keys of its messages if they have any."""
+    keys = [item.draft.key for item in records if item.draft.key is not None]
+    if not keys:
+        return make_request(scope, session, records, expected)
+    if len(set(keys)) < len(keys):
+        return None  # the steps raise an error
+    request = make_request(scope, session, records, expected, with_keys=True)
+    if request is None:
+        return None
+    return KeyedAppendRequest(**msgspec.structs.asdict(request), keys=[item.draft.key for item in records])
+
+
+def make_request(
+    scope: Scope,
+    session: str,
+    records: Sequence[messages.EncodedDraft],
+    expected: int | None,
+    *,
+    with_keys: bool = False,
 ) -> AppendRequest | None:
     """Return the request for the fast path of an append; None if it writes more than message and call rows."""
     has_calls = False
     for item in records:
         if not item.row_only:
-            if item.payloads or item.is_always_active or item.draft.key is not None:
+            if item.payloads or item.is_always_active or (item.draft.key is not None and not with_keys):
                 return None
             has_calls = True
     calls = tools.new_call_rows(records) if has_calls else ()

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from recollect.model import json
 from recollect.model.session import SessionCounts
 from recollect.storage.operation import Query, Row
 
@@ -125,6 +126,11 @@ class NewestMessageRow(NamedTuple):
 MESSAGES_LAST = Query("messages_last", NewestMessageRow)
 
 
+def encode_keys(keys: Sequence[str]) -> str:
+    """Return keys as the queries on several keys take them. JSON cannot carry every character into a text column."""
+    return json.encode([key.encode().hex(" ") for key in keys])
+
+
 class FastPath(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A request for a fast path, whose result has the type R. The fields are the parameters of a statement."""
 
@@ -148,6 +154,16 @@ class AppendRequest(FastPath[AdvancedRow], frozen=True, gc=False):
     """The columns of each message (storage.messages.MESSAGE_COLUMNS)."""
     calls: Sequence[Row]
     """Their tool calls, with positions counted from 1, the first of these messages."""
+
+
+class KeyedAppendRequest(AppendRequest, frozen=True, gc=False):
+    """Append messages of which some have keys, with their tool calls.
+
+    Not handled: as for AppendRequest, or a message has one of the keys, in any session.
+    """
+
+    keys: Sequence[str | None]
+    """The key of each message."""
 
 
 class SaveTurnRequest(AppendRequest, frozen=True, gc=False):
@@ -201,6 +217,7 @@ class ListSessionsRequest(FastPath[list[ListedSessionRow]], frozen=True, gc=Fals
 
 
 FAST_PATHS: tuple[type[FastPath[Any]], ...] = (
-    AppendRequest, SaveTurnRequest, OpenSessionRequest, EnsureSessionRequest, LastMessagesRequest, ListSessionsRequest,
+    AppendRequest, KeyedAppendRequest, SaveTurnRequest, OpenSessionRequest, EnsureSessionRequest, LastMessagesRequest,
+    ListSessionsRequest,
 )  # fmt: skip
 """Every fast path that exists."""

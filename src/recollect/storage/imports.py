@@ -33,6 +33,7 @@ from recollect.storage import (
     sessions,
     transfer,
 )
+from recollect.storage.fast_paths import encode_keys
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_all, fetch_one
 from recollect.storage.originals import FILE_KIND, IMPORT_KIND, LINK_KIND, TOMBSTONE_KIND
 from recollect.storage.row_stream import MESSAGE_ROW, FullMessageRow
@@ -414,7 +415,7 @@ def _find_keys(current: sessions.StoredSession, keys: Sequence[str]) -> Steps[di
     """
     if not keys:
         return {}
-    rows = yield from fetch_all(_MESSAGES_WITH_KEYS, tree=current.tree, keys=message_keys.encode_keys(keys))
+    rows = yield from fetch_all(_MESSAGES_WITH_KEYS, tree=current.tree, keys=encode_keys(keys))
     if not rows:
         return {}
     branch_rows = yield from fetch_all(paths.BRANCHES_OF_TREE, tree=current.tree)

@@ -13,6 +13,7 @@ from recollect.errors import AmbiguousName, InvalidValue, KeyReused, MessageNotF
 from recollect.model import json, validation
 from recollect.model.session import SessionInfo
 from recollect.storage import messages, sessions
+from recollect.storage.fast_paths import encode_keys
 from recollect.storage.messages import EncodedDraft, TreeSessionRow
 from recollect.storage.operation import Operation, Query, Scope, Steps, execute, fetch_all
 from recollect.storage.paths import (
@@ -115,11 +116,6 @@ def split_batch(session: str, branch: int, records: Sequence[EncodedDraft]) -> S
 
 def _keys_of(records: Sequence[EncodedDraft]) -> list[str]:
     return [item.draft.key for item in records if item.draft.key is not None]
-
-
-def encode_keys(keys: Sequence[str]) -> str:
-    """Return keys as the query messages_keyed takes them. JSON cannot carry every character into a text column."""
-    return json.encode([key.encode().hex(" ") for key in keys])
 
 
 def _is_same_content(row: KeyedMessageRow, item: EncodedDraft) -> bool:

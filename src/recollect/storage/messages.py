@@ -177,6 +177,11 @@ def _is_text_only(parts: MessageParts) -> bool:
 
 def _tool_parts(parts: MessageParts) -> tuple[Sequence[Any], Sequence[Any], bool]:
     """Return the tool calls, the tool results, and whether no part can contain a blob."""
+    if len(parts) == 1:
+        (part,) = parts
+        call = ((0, part),) if type(part) is ToolCallPart else ()
+        result = ((0, part),) if type(part) is ToolResultPart else ()
+        return call, result, blob.has_no_payload(part)
     calls = [(index, part) for index, part in enumerate(parts) if type(part) is ToolCallPart]
     results = [(index, part) for index, part in enumerate(parts) if type(part) is ToolResultPart]
     return calls, results, all(blob.has_no_payload(part) for part in parts)

@@ -14,7 +14,7 @@ from recollect.model import json, session_ids, validation
 from recollect.model.record import Record, check_kind, check_new_key, check_writable_kind, encode_key
 from recollect.model.search import Page
 from recollect.storage import sessions
-from recollect.storage.message_keys import encode_keys
+from recollect.storage.fast_paths import encode_keys
 from recollect.storage.operation import Deletion, Operation, Query, Scope, Steps, execute, fetch_all, fetch_one
 
 STORE = 0

@@ -61,8 +61,7 @@ def read_tail(
     """
     count = check_limit("last", last) + _TAIL_MARGIN
     if render_columns is not None:
-        columns: MessageColumns | None = yield Operation(_read_tail_columns, scope, session, last, writes=False)
-        result = None if columns is None else render_columns(columns)
+        result = yield Operation(_render_tail_columns, scope, session, last, render_columns, writes=False)
         if result is not None:
             return result
     while True:
@@ -73,13 +72,18 @@ def read_tail(
         count *= _TAIL_GROWTH
 
 
-def _read_tail_columns(scope: Scope, session: str, last: int) -> Steps[MessageColumns | None]:
-    """Read the last active messages as columns; None if they have several branches, compactions, states or blobs."""
+def _render_tail_columns(
+    scope: Scope, session: str, last: int, render: Callable[[MessageColumns], T | None]
+) -> Steps[T | None]:
+    """Render the last active messages; None if they have several branches, compactions, states or blobs.
+
+    They are rendered on the thread that has decoded them, while they are in the cache of its processor.
+    """
     newest = yield from messages.read_newest_columns(scope, session, last)
     if newest is None:
         return None
     head, columns = newest
-    return None if (yield from fetch_all(COMPACTIONS_OF_BRANCH, branch=head)) else columns
+    return None if (yield from fetch_all(COMPACTIONS_OF_BRANCH, branch=head)) else render(columns)
 
 
 def _read_tail(scope: Scope, session: str, count: int) -> Steps[ViewTail]:

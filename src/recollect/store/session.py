@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from recollect import formats, storage
 from recollect import history as model_history
 from recollect.errors import InvalidValue
-from recollect.history.drafts import read_drafts, read_question, read_replacement
+from recollect.history.drafts import read_batch, read_drafts, read_question, read_replacement
 from recollect.history.render import History, render_history
 from recollect.model import session_ids, validation
 from recollect.model.compaction import KEEP_TURNS, Compaction
@@ -129,6 +129,7 @@ class Session(SessionFields):
         format: Format | None = None,
         key: str | None = None,
         *,
+        keys: Sequence[str | None] | None = None,
         after: MessageId | None = None,
         update: SessionEdits | None = None,
         expected: int | None = None,
@@ -141,6 +142,8 @@ class Session(SessionFields):
         - `messages`: the messages, or a provider's whole response. With `after` or `update`, the list may be empty.
         - `format`: their format. `None` detects it; see [Formats].
         - `key`: an idempotency key; see [Idempotency keys].
+        - `keys`: the [key][Message keys] of each message, or `None` for one without. Each is then one message, also the
+          items of an answer in the format `"openai-responses"`, which are joined otherwise.
         - `after`: the message that they follow, on any branch of the session; `0` is the beginning, `None` the last
           message of the active path. The messages after it are replaced: they stay on their branch, as after a
           [session.rewind()]. Raises `MessageNotFound` if the session does not have the message.
@@ -181,7 +184,7 @@ class Session(SessionFields):
 
         An open turn is not affected: its next step is added to the branch on which the turn began.
         """
-        drafts = read_drafts(messages, format)
+        drafts = read_batch(messages, format, keys)
         if after is not None or update is not None:
             op = storage.combined_appends.append_and_update(
                 self.store._scope(), self.id, drafts, key=key, expected=expected, after=after, update=update

@@ -19,6 +19,7 @@ from recollect.storage.fast_paths import (
     AppendRequest,
     EnsureSessionRequest,
     FastPath,
+    KeyedAppendRequest,
     LastMessagesRequest,
     ListedSessionRow,
     ListSessionsRequest,
@@ -136,6 +137,7 @@ class PostgresFastPaths:
         self._arrays: dict[str, ArrayStatement] = {}
         self.handlers: dict[type[FastPath[Any]], Callable[[Any], FastStatement | None]] = {
             AppendRequest: self.append,
+            KeyedAppendRequest: lambda _: None,
             SaveTurnRequest: self.save_turn,
             OpenSessionRequest: self.open_session,
             EnsureSessionRequest: self.ensure_session,

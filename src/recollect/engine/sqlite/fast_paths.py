@@ -9,7 +9,7 @@ list has one, because the steps prepare several stages and filters: 60 microseco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -19,8 +19,10 @@ from recollect.storage.fast_paths import (
     AdvancedRow,
     AppendRequest,
     FastPath,
+    KeyedAppendRequest,
     ListSessionsRequest,
     SaveTurnRequest,
+    encode_keys,
 )
 from recollect.storage.operation import Query, Row
 
@@ -44,6 +46,14 @@ class AppendStateRow(NamedTuple):
     order_state: int
 
 
+class KeysInUseRow(NamedTuple):
+    """Whether any message has one of several keys."""
+
+    is_in_use: int
+
+
+KEYS_IN_USE = Query("message_keys_in_use", KeysInUseRow)
+
 # Its rows are unpacked as plain tuples: a row class costs about 0.2 microseconds.
 APPEND_STATE = Query("session_append_state", AppendStateRow)
 
@@ -55,6 +65,7 @@ class SqliteFastPaths:
         self._queries = queries
         self.handlers: dict[type[FastPath[Any]], Callable[[apsw.Connection, Any], Any]] = {
             AppendRequest: self.append,
+            KeyedAppendRequest: self.append_keyed,
             SaveTurnRequest: self.save_turn,
             ListSessionsRequest: self.list_sessions,
         }
@@ -64,6 +75,16 @@ class SqliteFastPaths:
         row = self._advance(connection, request)
         if row is not None:
             self._insert(connection, request, row, None)
+        return row
+
+    def append_keyed(self, connection: apsw.Connection, request: KeyedAppendRequest) -> AdvancedRow | None:
+        """Append messages with keys that no message has, in any session."""
+        keys = encode_keys([key for key in request.keys if key is not None])
+        if connection.execute(self._queries[KEYS_IN_USE.name], {"keys": keys}).fetchall() == [(1,)]:
+            return None
+        row = self._advance(connection, request)
+        if row is not None:
+            self._insert(connection, request, row, None, request.keys)
         return row
 
     def save_turn(self, connection: apsw.Connection, request: SaveTurnRequest) -> AdvancedRow | None:
@@ -117,14 +138,21 @@ class SqliteFastPaths:
         return row
 
     def _insert(
-        self, connection: apsw.Connection, request: AppendRequest, session: AdvancedRow, turn: int | None
+        self,
+        connection: apsw.Connection,
+        request: AppendRequest,
+        session: AdvancedRow,
+        turn: int | None,
+        keys: Sequence[str | None] | None = None,
     ) -> None:
-        """Insert the messages of a request, and their tool calls."""
+        """Insert the messages of a request, with their keys if they have any, and their tool calls."""
         branch, last = session.head, session.last
-        connection.executemany(
-            self._queries["message_insert"],
-            [(branch, position, turn, *columns) for position, columns in enumerate(request.rows, last + 1)],
-        )
+        rows = [(branch, position, turn, *columns) for position, columns in enumerate(request.rows, last + 1)]
+        if keys is None:
+            connection.executemany(self._queries["message_insert"], rows)
+        else:
+            rows_with_keys = [(*row, key, None, None) for row, key in zip(rows, keys, strict=True)]
+            connection.executemany(self._queries["message_insert_full"], rows_with_keys)
         if request.calls:
             connection.executemany(
                 self._queries["tool_call_insert"], [_tool_call_row(row, branch, last) for row in request.calls]

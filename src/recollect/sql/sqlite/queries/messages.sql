@@ -139,6 +139,13 @@ FROM json_each(:keys) AS k CROSS JOIN path AS p CROSS JOIN messages AS m INDEXED
         AND m.key > (p.key << 32) | p.low AND m.key <= (p.key << 32) | p.high
 WHERE m.deleted_at IS NULL OR :deleted
 
+-- name: message_keys_in_use
+-- Return whether any message has one of these keys, a JSON array as in messages_keyed.
+SELECT EXISTS (
+    SELECT 1 FROM json_each(:keys) AS k CROSS JOIN messages AS m INDEXED BY messages_client_key
+        ON m.client_key = CAST(unhex(k.value, ' ') AS TEXT)
+) AS is_in_use
+
 -- name: messages_with_key
 -- Return the messages of a tree with a key.
 SELECT b.key AS branch, m.key & 4294967295 AS position, m.deleted_at IS NOT NULL AS is_deleted
