@@ -55,13 +55,16 @@ class MessageUsage(NamedTuple):
     output_tokens: int | None
 
 
+_SAME_USAGE = MessageUsage(None, None)
+
+
 def mark(
     scope: Scope,
     session: str,
     name: paths.MessageId,
     metadata: Mapping[str, Any],
-    usage: MessageUsage,
     expected: int | None = None,
+    usage: MessageUsage = _SAME_USAGE,
 ) -> Operation[Message]:
     """Merge keys into the metadata of a message and set its usage, in every fork that shares it. None removes a key.
 

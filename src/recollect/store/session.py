@@ -501,7 +501,7 @@ class Session(SessionFields):
         ```
         """
         usage = storage.edits.MessageUsage(input_tokens, output_tokens)
-        message = self.store._run(storage.edits.mark(self.store._scope(), self.id, id, metadata, usage, expected))
+        message = self.store._run(storage.edits.mark(self.store._scope(), self.id, id, metadata, expected, usage))
         self.refresh()
         return message
 

@@ -504,7 +504,7 @@ class AsyncSession(SessionFields):
         ```
         """
         usage = storage.edits.MessageUsage(input_tokens, output_tokens)
-        message = await self.store._run(storage.edits.mark(self.store._scope(), self.id, id, metadata, usage, expected))
+        message = await self.store._run(storage.edits.mark(self.store._scope(), self.id, id, metadata, expected, usage))
         await self.refresh()
         return message
 
