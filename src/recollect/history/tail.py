@@ -25,8 +25,8 @@ _SENTENCE = "The call of tool result {call} in message {message} is before the l
 def columns_renderer(format: str, last: int) -> Callable[[MessageColumns], History | None] | None:
     """Return a function that renders the last messages of a history, without reports.
 
-    Its argument has `last` messages, or fewer if there are no others. It returns None if one of them must be translated,
-    or if more must be read. There is no such function, but None, for a format in which a message may depend on another.
+    Its argument has `last` messages, or fewer if there are no others. It returns None if one must be translated, or if
+    more must be read. There is no such function, but None, for a format in which a message may depend on another.
     """
     if not renders_each_apart(format):
         return None
