@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import recollect
 from recollect import formats
 from recollect.formats import anthropic, openai_chat, openai_responses, registry
 from recollect.formats.detection import detect_format
+from recollect.model.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 COMMON_MESSAGES = [
@@ -79,6 +81,47 @@ def test_the_fast_path_of_items_returns_what_the_full_reader_returns(item):
 )
 def test_other_items_are_left_to_the_full_reader(item):
     assert openai_responses.read_fast(item) is None
+
+
+HARMLESS = {
+    "id": "x_1",
+    "status": "completed",
+    "call_id": "other",
+    "arguments": "other",
+    "output": "other",
+    "name": "n",
+}
+SUMMARY = {
+    "block": {"type": "reasoning", "summary": [{"type": "summary_text", "text": None}]},
+    "at": [["summary", 0, "text"]],
+}
+CALL_PART = ToolCallPart(call_id="c", tool="f", arguments_text="{}")
+RESULT_PART = ToolResultPart(call_id="c", text="r")
+
+
+@pytest.mark.parametrize("role", ["assistant", "tool", "user"])
+@pytest.mark.parametrize("part", [CALL_PART, RESULT_PART, ReasoningPart(text="t"), TextPart(text="t")])
+@pytest.mark.parametrize(
+    "native",
+    [
+        HARMLESS, SUMMARY, {**SUMMARY, "at": [["summary", 1, "text"]]}, {**SUMMARY, "at": []}, {**SUMMARY, "cut": [1]},
+        {"block": {**SUMMARY["block"], "object": "response", "output": []}, "at": SUMMARY["at"]},
+        {"block": {**SUMMARY["block"], "role": "developer"}, "at": SUMMARY["at"]},
+        {"block": {**SUMMARY["block"], "summary": [{}, {"text": "hidden"}]}, "at": SUMMARY["at"]},
+        {"type": "custom_tool_call", "input": "hidden"}, {"type": ["x"]}, {"object": "response"}, {"role": "developer"},
+        {"status": "failed"}, {"text": "hidden"}, [],
+    ],
+)  # fmt: skip
+def test_no_remainder_changes_the_common_fields_of_a_fast_item(part, role, native):
+    message = recollect.Message(
+        1, 1, role, (msgspec.structs.replace(part, native=native),), 0, format="openai-responses"
+    )
+    for item in formats.write([message], "openai-responses"):
+        (draft,) = formats.read(item, "openai-responses")
+        assert draft.role == role or {draft.role, role} <= {"tool", "user", "assistant"}
+        (output,) = draft.parts
+        fields = ("call_id", "tool", "arguments_text", "text")
+        assert [getattr(output, name, None) for name in fields] == [getattr(part, name, None) for name in fields]
 
 
 def message_of(draft):

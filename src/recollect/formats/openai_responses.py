@@ -19,6 +19,7 @@ from recollect.errors import InvalidValue
 from recollect.formats import attachments, boundaries, common
 from recollect.formats.provider_rules import ProviderRules
 from recollect.formats.remainder import (
+    AT,
     BLOCK,
     MALFORMED,
     extract_text,
@@ -161,7 +162,7 @@ def _put_own(output: list[dict[str, Any]], role: Role, parts: Sequence[Part], na
         if item is not None:
             output.append(item)
         return True
-    item = _write_text_message(role, parts, native)
+    item = _write_text_message(role, parts, native) or _write_agent_item(role, parts, native)
     if item is not None:
         output.append(item)
         return True
@@ -194,6 +195,35 @@ def _write_text_message(role: Role, parts: Sequence[Part], native: dict[str, Any
             return None
         content = [overlay({"type": "output_text" if role == "assistant" else "input_text", "text": text}, block)]
     return overlay({"role": role, "content": content}, fields)
+
+
+def _write_agent_item(role: Role, parts: Sequence[Part], native: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return reasoning, a function call or its output as _write_text_message() does; None for any other message."""
+    part = parts[0] if len(parts) == 1 and native is None else None
+    block = None if part is None else part.native
+    if not is_dict(block) or not _REREAD_FIELDS.isdisjoint(block):
+        return None
+    if type(part) is ReasoningPart:
+        return _write_summary(part.text, block) if role == "assistant" else None
+    if type(part) is ToolCallPart and role == "assistant" and part.arguments_text is not None:
+        item = {"type": _FUNCTION, "call_id": part.call_id, "name": part.tool, "arguments": part.arguments_text}
+        return overlay(item, block) if part.arguments is UNSET else None
+    if type(part) is ToolResultPart and role == "tool" and part.text is not None and "status" not in block:
+        item = {"type": _FUNCTION_OUTPUT, "call_id": part.call_id, "output": part.text}
+        has_only_text = part.data is UNSET and part.content is None and part.status == "success"
+        return overlay(item, block) if has_only_text else None
+    return None
+
+
+def _write_summary(text: str, native: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a reasoning item whose summary is one text."""
+    item = native.get(BLOCK)
+    if native.keys() != {BLOCK, AT} or native[AT] != _SUMMARY_TEXT or not is_dict(item):
+        return None
+    summary = item.get("summary")
+    if item.get("type") != "reasoning" or "object" in item or "role" in item or not is_list(summary):
+        return None
+    return {**item, "summary": [{**summary[0], "text": text}]} if len(summary) == 1 and is_dict(summary[0]) else None
 
 
 def _reread(items: list[dict[str, Any]], role: Role, native: dict[str, Any]) -> list[Draft]:
@@ -484,6 +514,8 @@ _OUTPUTS: dict[str, str] = {
     "shell_call_output": "call_id",
     "apply_patch_call_output": "call_id",
 }
+_SUMMARY_TEXT = [["summary", 0, "text"]]
+_REREAD_FIELDS = frozenset({"type", "object", "role"})  # they decide as what an item is read
 # The common fields of the items that read_fast() reads.
 _FAST_FIELDS: dict[str, frozenset[str]] = {
     _FUNCTION: frozenset({"type", "call_id", "name", "arguments"}),
