@@ -31,7 +31,7 @@ RATIO_FREE_BYTES = 64 << 20
 MAX_FILES = 1_000_000
 """Entries of an archive. An export has one per image; a directory of more entries takes gigabytes of memory."""
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_HEAD_STEP = 8_192  # bytes; what was read before damaged data remains
+_HEAD_STEP = 8_192  # bytes per read; the pieces before damaged data are kept
 _ZSTD_STEP = 512  # bytes that are decompressed at once, to at most 16 MB: 4 bytes can hold a block of 128 KB
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")

@@ -171,7 +171,7 @@ class EntryLog:
         return None if log.state is None else [json.loads(line) for line in await self._decode(log)]
 
     async def _catch_up(self) -> _Reading:
-        """Return what was read of the log, after reading what other writers have stored since."""
+        """Return the log as read so far, after reading the entries that other writers have stored since."""
         reading = self._reading
         log = await self._read(None if reading is None else reading.log.state)
         if log.is_in_trash:
